@@ -1,0 +1,3 @@
+//! SCROLL: an ordered, complete, verifiable change log that consumers pull.
+
+pub mod change;
