@@ -1,3 +1,6 @@
 //! SCROLL: an ordered, complete, verifiable change log that consumers pull.
 
+pub mod access;
 pub mod change;
+pub mod entity;
+pub mod store;
