@@ -20,8 +20,8 @@ use tokio::sync::watch;
 pub use error::StoreError;
 
 use crate::access::{Key, KeyHash, Log, LogId, NewKey, Secret};
-use crate::change::{EntityId, EntityKey, Epoch, Fields, Line, LogName, Resource, Selection, Seq, Tally};
-use crate::entity::{Answer, Submission};
+use crate::change::{Change, EntityId, EntityKey, Epoch, Fields, Line, LogName, Resource, Selection, Seq, Tally};
+use crate::entity::{Answer, Link, Submission};
 
 /// A database that keeps logs.
 #[async_trait]
@@ -83,6 +83,20 @@ pub trait Store: Send + Sync + 'static {
     /// The key of this hash, whether valid or not.
     async fn key(&self, hash: KeyHash) -> Result<Option<Key>, StoreError>;
 
+    /// Stored changes after a seq, every column, for audits.
+    async fn audit_changes(&self, log: LogId, after: Seq, limit: usize) -> Result<Vec<Change>, StoreError>;
+
+    /// Stored entities in key order, after a key, for audits.
+    async fn audit_entities(
+        &self,
+        log: LogId,
+        after: Option<EntityKey>,
+        limit: usize,
+    ) -> Result<Vec<StoredEntity>, StoreError>;
+
+    /// Stored links in order, after a link, for audits.
+    async fn audit_links(&self, log: LogId, after: Option<Link>, limit: usize) -> Result<Vec<Link>, StoreError>;
+
     /// Can the store read and write now?
     async fn ready(&self) -> Result<(), StoreError>;
 
@@ -103,6 +117,17 @@ pub struct Position {
     pub purged_through: Seq,
     /// All live entities at `head`.
     pub tally: Tally,
+}
+
+/// A row of the entity table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredEntity {
+    /// The entity.
+    pub key: EntityKey,
+    /// Seq of its newest line.
+    pub seq: Seq,
+    /// Its bucket as stored.
+    pub bucket: i32,
 }
 
 /// Which lines, of which part of a log.

@@ -1,0 +1,96 @@
+//! What the people who run it look at: one registry in Prometheus form, every instrument named here.
+
+use prometheus::{
+    Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+};
+
+/// Batch sizes worth telling apart; the largest flight is 256 submissions by default.
+const BATCH_BUCKETS: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+/// Commit times in seconds: from a fast disk's flush to a stall that somebody should look at.
+const COMMIT_BUCKETS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.0];
+
+/// Every instrument of the server.
+pub struct Metrics {
+    registry: Registry,
+    /// Submissions answered, by `result`: `written`, `unchanged`, `refused`, `replayed`, `failed`.
+    pub writes: IntCounterVec,
+    /// Changes committed.
+    pub changes: IntCounter,
+    /// Submissions in one commit.
+    pub batch_size: Histogram,
+    /// Seconds from the begin of a write transaction to the end of its commit.
+    pub commit_seconds: Histogram,
+    /// Submissions that wait for the writer.
+    pub queue_depth: IntGauge,
+    /// Lines handed to feed responses.
+    pub lines_sent: IntCounter,
+    /// Body bytes handed to feed responses, before compression.
+    pub bytes_sent: IntCounter,
+    /// Feed responses whose body is not finished.
+    pub open_responses: IntGauge,
+    /// The newest committed seq, by `log`.
+    pub head: IntGaugeVec,
+    /// Requests answered, by `method` and `status`.
+    pub requests: IntCounterVec,
+    /// Background tasks that run, by `task`.
+    pub tasks: IntGaugeVec,
+}
+
+impl Metrics {
+    /// All instruments, registered and zero.
+    pub fn new() -> Result<Metrics, prometheus::Error> {
+        let registry = Registry::new();
+        let metrics = Metrics {
+            writes: IntCounterVec::new(
+                Opts::new("scroll_writes_total", "Submissions answered, by result"),
+                &["result"],
+            )?,
+            changes: IntCounter::new("scroll_changes_total", "Changes committed")?,
+            batch_size: Histogram::with_opts(
+                HistogramOpts::new("scroll_batch_size", "Submissions in one commit").buckets(BATCH_BUCKETS.to_vec()),
+            )?,
+            commit_seconds: Histogram::with_opts(
+                HistogramOpts::new("scroll_commit_seconds", "Seconds that one write transaction took")
+                    .buckets(COMMIT_BUCKETS.to_vec()),
+            )?,
+            queue_depth: IntGauge::new("scroll_queue_depth", "Submissions that wait for the writer")?,
+            lines_sent: IntCounter::new("scroll_lines_sent_total", "Lines handed to feed responses")?,
+            bytes_sent: IntCounter::new(
+                "scroll_bytes_sent_total",
+                "Body bytes handed to feed responses, before compression",
+            )?,
+            open_responses: IntGauge::new("scroll_open_responses", "Feed responses whose body is not finished")?,
+            head: IntGaugeVec::new(Opts::new("scroll_head", "Newest committed seq, by log"), &["log"])?,
+            requests: IntCounterVec::new(
+                Opts::new("scroll_requests_total", "Requests answered, by method and status"),
+                &["method", "status"],
+            )?,
+            tasks: IntGaugeVec::new(Opts::new("scroll_tasks", "Background tasks that run, by task"), &["task"])?,
+            registry,
+        };
+        metrics.register()?;
+        Ok(metrics)
+    }
+
+    fn register(&self) -> Result<(), prometheus::Error> {
+        let registry = &self.registry;
+        registry.register(Box::new(self.writes.clone()))?;
+        registry.register(Box::new(self.changes.clone()))?;
+        registry.register(Box::new(self.batch_size.clone()))?;
+        registry.register(Box::new(self.commit_seconds.clone()))?;
+        registry.register(Box::new(self.queue_depth.clone()))?;
+        registry.register(Box::new(self.lines_sent.clone()))?;
+        registry.register(Box::new(self.bytes_sent.clone()))?;
+        registry.register(Box::new(self.open_responses.clone()))?;
+        registry.register(Box::new(self.head.clone()))?;
+        registry.register(Box::new(self.requests.clone()))?;
+        registry.register(Box::new(self.tasks.clone()))
+    }
+
+    /// The text that a scraper reads.
+    pub fn render(&self) -> Result<String, prometheus::Error> {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+}
