@@ -1,0 +1,3 @@
+//! The write side's decisions, pure: what a command may do to a state.
+
+pub mod types;
