@@ -3,5 +3,3 @@
 pub mod access;
 pub mod change;
 pub mod entity;
-pub mod metrics;
-pub mod store;
