@@ -3,3 +3,5 @@
 pub mod access;
 pub mod change;
 pub mod entity;
+pub mod metrics;
+pub mod store;

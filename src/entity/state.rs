@@ -219,10 +219,15 @@ impl State {
         links.filter(move |link| link.to == *to)
     }
 
+    /// The links that a live entity holds.
+    pub fn links_held(catalog: &Catalog, key: &EntityKey, live: &Live) -> BTreeSet<Link> {
+        links(catalog, key, live.data())
+    }
+
     fn links_of(&self, key: &EntityKey, live: Option<&Arc<Live>>) -> BTreeSet<Link> {
         match live {
             Some(live) if self.catalog.get(&key.resource).is_some_and(|t| !t.references.is_empty()) => {
-                links(&self.catalog, key, live.data())
+                State::links_held(&self.catalog, key, live)
             }
             _ => BTreeSet::new(),
         }

@@ -59,3 +59,22 @@ pub enum StoreError {
         detail: String,
     },
 }
+
+impl StoreError {
+    /// An error of the same kind, for the others that one failure is about; the cause stays with the
+    /// first, so that it is logged once.
+    #[must_use]
+    pub fn same_kind(&self) -> StoreError {
+        match self {
+            StoreError::Conflict { operation } => StoreError::Conflict { operation },
+            StoreError::NotFound { operation } => StoreError::NotFound { operation },
+            StoreError::Busy { operation, .. } => StoreError::Busy { operation, source: None },
+            StoreError::Draining { operation } => StoreError::Draining { operation },
+            StoreError::Unavailable { operation, .. } => {
+                StoreError::Unavailable { operation, source: "see the first failure of this batch".into() }
+            }
+            StoreError::Full { operation, .. } => StoreError::Full { operation, source: None },
+            StoreError::Corrupt { operation, detail } => StoreError::Corrupt { operation, detail: detail.clone() },
+        }
+    }
+}

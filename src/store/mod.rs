@@ -9,6 +9,7 @@
 //! - [`Store::head`] moves only after the commit it speaks of.
 
 mod error;
+mod open;
 pub mod sqlite;
 
 use std::time::Duration;
@@ -18,6 +19,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 pub use error::StoreError;
+pub use open::{OpenError, OpenMode, OpenSettings, open, sqlite_path};
 
 use crate::access::{Key, KeyHash, Log, LogId, NewKey, Secret};
 use crate::change::{Change, EntityId, EntityKey, Epoch, Fields, Line, LogName, Resource, Selection, Seq, Tally};

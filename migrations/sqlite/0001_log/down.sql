@@ -1,0 +1,2 @@
+-- Forward only: a log is not undone.
+SELECT 1;

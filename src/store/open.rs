@@ -1,0 +1,134 @@
+//! Opening a store from its URL.
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::{Store, StoreError, sqlite};
+use crate::change::time::Clock;
+use crate::entity::types::Catalog;
+use crate::metrics::Metrics;
+
+/// What to open, and how.
+#[derive(Debug, Clone)]
+pub struct OpenSettings {
+    /// `sqlite:PATH`.
+    pub url: String,
+    /// Most submissions in one commit.
+    pub max_batch: usize,
+    /// Alone, or beside a server.
+    pub mode: OpenMode,
+}
+
+/// Who else may have the database open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenMode {
+    /// A server or an import: one process at a time.
+    Exclusive,
+    /// A short command that may run beside a server.
+    Beside,
+}
+
+/// Why a store was not opened, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The URL names no engine, or no place.
+    #[error("the database URL {url:?} cannot be used: {reason}; write sqlite:PATH, for example sqlite:scroll.db")]
+    BadUrl {
+        /// The URL.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Another process works on the file.
+    #[error(
+        "{path} is in use by another scroll process{}; stop that one first, or write through its HTTP API",
+        holder_in_words(holder)
+    )]
+    InUse {
+        /// The database file.
+        path: String,
+        /// The other's process number, when it is known.
+        holder: String,
+    },
+    /// The file cannot be opened.
+    #[error("{path} cannot be opened: {source}")]
+    Unusable {
+        /// The database file.
+        path: String,
+        /// The cause.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The file system does not give what durability needs.
+    #[error("{path} would not be durable ({found}); write-ahead logging and full synchronisation are needed")]
+    NotDurable {
+        /// The database file.
+        path: String,
+        /// What is in force.
+        found: String,
+    },
+    /// A newer server made the schema.
+    #[error("the database was made by a newer version (its schema is at {version}); start that version")]
+    NewerSchema {
+        /// The first migration that this server does not know.
+        version: String,
+    },
+    /// A server of this version has not opened the database yet.
+    #[error("the schema of the database is older than this command; start the server of this version once")]
+    OlderSchema,
+    /// The schema could not be brought up to date.
+    #[error("the schema cannot be brought up to date: {0}")]
+    Migration(#[source] Box<dyn Error + Send + Sync>),
+    /// A read or write that opening needs failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A thread could not be started.
+    #[error("a database thread cannot be started: {0}")]
+    Thread(#[source] std::io::Error),
+}
+
+fn holder_in_words(holder: &str) -> String {
+    if holder.is_empty() { String::new() } else { format!(" (process {holder})") }
+}
+
+/// Opens the store that the URL names, with its schema brought up to date.
+pub async fn open(
+    settings: OpenSettings,
+    catalog: Arc<Catalog>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+) -> Result<Arc<dyn Store>, OpenError> {
+    let path = sqlite_path(&settings.url)?;
+    let opened = tokio::task::spawn_blocking(move || sqlite::open(path, &settings, catalog, clock, metrics)).await;
+    match opened {
+        Ok(store) => Ok(Arc::new(store?)),
+        Err(panic) => Err(OpenError::Store(StoreError::Corrupt { operation: "open", detail: panic.to_string() })),
+    }
+}
+
+/// The path in a `sqlite:` URL.
+pub fn sqlite_path(url: &str) -> Result<PathBuf, OpenError> {
+    let bad = |reason: &str| OpenError::BadUrl { url: url.to_owned(), reason: reason.into() };
+    let path = url.strip_prefix("sqlite:").ok_or_else(|| bad("it does not begin with sqlite:"))?;
+    let path = path.strip_prefix("//").unwrap_or(path);
+    match path {
+        "" => Err(bad("it names no file")),
+        ":memory:" => Err(bad("a log in memory would not be durable")),
+        path => Ok(PathBuf::from(path)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_name_a_file() {
+        assert_eq!(sqlite_path("sqlite:scroll.db").unwrap(), PathBuf::from("scroll.db"));
+        assert_eq!(sqlite_path("sqlite:///var/lib/scroll.db").unwrap(), PathBuf::from("/var/lib/scroll.db"));
+        for bad in ["", "scroll.db", "sqlite:", "sqlite::memory:", "mysql://x"] {
+            assert!(sqlite_path(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The committed head of each log, for those who wait for it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::access::LogId;
+use crate::change::Seq;
+use crate::metrics::Metrics;
+
+/// One watch for each log that anybody asked for. A head only ever moves forward.
+pub struct Heads {
+    watches: Mutex<BTreeMap<LogId, Watched>>,
+    metrics: Arc<Metrics>,
+}
+
+struct Watched {
+    sender: watch::Sender<Seq>,
+    name: String,
+}
+
+impl Heads {
+    /// No log is watched yet.
+    pub fn new(metrics: Arc<Metrics>) -> Heads {
+        Heads { watches: Mutex::new(BTreeMap::new()), metrics }
+    }
+
+    /// Begins to watch a log; whoever then reads its head and reports it with [`Heads::moved`] has
+    /// subscribed before reading, so no commit falls between.
+    pub fn watch(&self, log: LogId, name: &str) -> watch::Receiver<Seq> {
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let watched = watches
+            .entry(log)
+            .or_insert_with(|| Watched { sender: watch::Sender::new(Seq::ZERO), name: name.to_owned() });
+        watched.sender.subscribe()
+    }
+
+    /// The watch of a log, if there is one.
+    pub fn get(&self, log: LogId) -> Option<watch::Receiver<Seq>> {
+        let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        watches.get(&log).map(|watched| watched.sender.subscribe())
+    }
+
+    /// A commit, or a read, saw this head.
+    pub fn moved(&self, log: LogId, head: Seq) {
+        let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(watched) = watches.get(&log) else {
+            return;
+        };
+        let is_newer = |known: &mut Seq| {
+            let is_newer = head > *known;
+            *known = head.max(*known);
+            is_newer
+        };
+        if watched.sender.send_if_modified(is_newer) {
+            self.metrics.head.with_label_values(&[watched.name.as_str()]).set(head.get());
+        }
+    }
+}
