@@ -3,5 +3,6 @@
 pub mod access;
 pub mod change;
 pub mod entity;
+pub mod feed;
 pub mod metrics;
 pub mod store;

@@ -1,0 +1,207 @@
+//! One page, fixed before its first byte.
+
+use std::time::Duration;
+
+use super::FeedError;
+use crate::access::LogId;
+use crate::change::{Fields, Resource, Selection, Seq, Tally};
+use crate::entity::types::Catalog;
+use crate::store::{Depth, Position, Scan, Store, StoreError};
+
+/// How long a reader may wait for a head that this server has not reached.
+pub const MIN_HEAD_WAIT: Duration = Duration::from_secs(5);
+
+/// Where a reader begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    /// At the head.
+    Now,
+    /// After this seq.
+    After(Seq),
+}
+
+/// What a reader asks for.
+#[derive(Debug, Clone)]
+pub struct PageRequest {
+    /// Exclusive lower bound.
+    pub since: Since,
+    /// Inclusive upper bound; the head when the request starts by default.
+    pub until: Option<Seq>,
+    /// At most so many lines.
+    pub limit: u64,
+    /// The filter.
+    pub selection: Selection,
+    /// Only the newest line of each entity.
+    pub is_compact: bool,
+    /// Extra members.
+    pub fields: Fields,
+    /// The epoch that the client holds.
+    pub epoch: Option<String>,
+    /// The head that this server must have reached.
+    pub min_head: Option<Seq>,
+    /// The floor that was true when the client's copy was begun at 0.
+    pub floor: Option<Seq>,
+}
+
+/// All live entities at a cursor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The cursor.
+    pub seq: Seq,
+    /// How many, and their fingerprint.
+    pub tally: Tally,
+}
+
+/// A page that can be sent: everything but the lines is known.
+#[derive(Debug, Clone)]
+pub struct Page {
+    /// Where the log stood when the page was fixed.
+    pub position: Position,
+    /// Where the reader begins.
+    pub since: Seq,
+    /// The cursor after the page: everything that matches in (since, next] is in it.
+    pub next: Seq,
+    /// How many lines the page has.
+    pub lines: u64,
+    /// True when no seq in (since, next] is left out.
+    pub is_dense: bool,
+    /// The checkpoint at `next`, where one is promised.
+    pub checkpoint: Option<Checkpoint>,
+    /// What the producer walks.
+    pub scan: Scan,
+    /// Extra members.
+    pub fields: Fields,
+}
+
+impl Page {
+    /// True when there was nothing newer when the page was fixed.
+    pub fn is_up_to_date(&self) -> bool {
+        self.next == self.position.head
+    }
+}
+
+/// Fixes a page. The checks come in the order of PROTOCOL section 3: parameters, epoch, `min_head`,
+/// cursor ahead, cursor expired.
+pub async fn open(store: &dyn Store, catalog: &Catalog, log: LogId, request: &PageRequest) -> Result<Page, FeedError> {
+    if let (Since::After(since), Some(until)) = (request.since, request.until)
+        && until < since
+    {
+        return Err(FeedError::UntilBelowSince { until, since });
+    }
+    check_resources(store, catalog, log, &request.selection).await?;
+    let position = position_at(store, log, request.epoch.as_deref(), request.min_head).await?;
+    let since = check_cursor(&position, request)?;
+    let upper = request.until.unwrap_or(position.head);
+    measure(store, log, request, position, since, upper).await
+}
+
+async fn check_resources(
+    store: &dyn Store,
+    catalog: &Catalog,
+    log: LogId,
+    selection: &Selection,
+) -> Result<(), FeedError> {
+    let named = match selection {
+        Selection::All => &[],
+        Selection::Resources(resources) => resources.as_slice(),
+        Selection::Entities(resource, _) => std::slice::from_ref(resource),
+    };
+    for resource in named {
+        require_known(store, catalog, log, resource).await?;
+    }
+    Ok(())
+}
+
+/// A resource that is declared, or that the log ever had a line of.
+pub async fn require_known(
+    store: &dyn Store,
+    catalog: &Catalog,
+    log: LogId,
+    resource: &Resource,
+) -> Result<(), FeedError> {
+    if catalog.get(resource).is_some() || store.has_resource(log, resource).await? {
+        return Ok(());
+    }
+    Err(FeedError::UnknownResource { resource: resource.to_string() })
+}
+
+/// Where the log stands, once this server has reached `min_head` in the history that the client holds.
+pub async fn position_at(
+    store: &dyn Store,
+    log: LogId,
+    epoch: Option<&str>,
+    min_head: Option<Seq>,
+) -> Result<Position, FeedError> {
+    // Subscribed before the head is read, so that no commit falls between.
+    let mut head = store.head(log).await?;
+    let position = store.position(log).await?;
+    if let Some(expected) = epoch
+        && *expected != *position.epoch.0
+    {
+        return Err(FeedError::EpochChanged { expected: expected.to_owned(), epoch: position.epoch });
+    }
+    let Some(min_head) = min_head.filter(|min_head| position.head < *min_head) else {
+        return Ok(position);
+    };
+    let reached = tokio::time::timeout(MIN_HEAD_WAIT, head.wait_for(|head| *head >= min_head)).await;
+    match reached {
+        Ok(Ok(_)) => Ok(store.position(log).await?),
+        Ok(Err(_)) => Err(StoreError::Draining { operation: "wait for a head" }.into()),
+        Err(_) => Err(FeedError::Behind { head: position.head }),
+    }
+}
+
+fn check_cursor(position: &Position, request: &PageRequest) -> Result<Seq, FeedError> {
+    let since = match request.since {
+        Since::Now => position.head,
+        Since::After(since) => since,
+    };
+    let ahead = [Some(since), request.until].into_iter().flatten().find(|cursor| *cursor > position.head);
+    if let Some(since) = ahead {
+        return Err(FeedError::CursorAhead { since, head: position.head, epoch: position.epoch.clone() });
+    }
+    if let Some(until) = request.until.filter(|until| *until < since) {
+        return Err(FeedError::UntilBelowSince { until, since });
+    }
+    let is_expired = Seq::ZERO < since && since < position.floor && request.floor != Some(position.floor);
+    if is_expired {
+        let (floor, head) = (position.floor, position.head);
+        return Err(FeedError::CursorExpired { since, floor, head, epoch: position.epoch.clone() });
+    }
+    Ok(since)
+}
+
+/// How far the page reaches, and what can be promised of it.
+async fn measure(
+    store: &dyn Store,
+    log: LogId,
+    request: &PageRequest,
+    position: Position,
+    since: Seq,
+    upper: Seq,
+) -> Result<Page, FeedError> {
+    let depth =
+        if request.is_compact { Depth::Newest { at: upper, skips_tombstones: since == Seq::ZERO } } else { Depth::All };
+    let mut scan = Scan { after: since, until: upper, selection: request.selection.clone(), depth };
+    let is_plain = scan.selection.is_all() && depth == Depth::All && since >= position.purged_through;
+    let (next, lines) = if is_plain {
+        let next = since.forward(request.limit).min(upper);
+        (next, next.distance_from(since))
+    } else if since == upper {
+        (upper, 0)
+    } else {
+        let extent = store.extent(log, scan.clone(), request.limit).await?;
+        let is_full = extent.matched == request.limit;
+        (extent.last.filter(|_| is_full).unwrap_or(upper), extent.matched)
+    };
+    scan.until = next;
+    let has_checkpoint =
+        scan.selection.is_all() && next >= position.purged_through && (!request.is_compact || next == upper);
+    let checkpoint = match has_checkpoint {
+        true if next == position.head => Some(Checkpoint { seq: next, tally: position.tally }),
+        true => Some(Checkpoint { seq: next, tally: store.tally_at(log, next).await? }),
+        false => None,
+    };
+    let is_dense = lines == next.distance_from(since);
+    Ok(Page { position, since, next, lines, is_dense, checkpoint, scan, fields: request.fields })
+}
