@@ -1,6 +1,7 @@
 //! SCROLL: an ordered, complete, verifiable change log that consumers pull.
 
 pub mod access;
+pub mod api;
 pub mod change;
 pub mod entity;
 pub mod feed;
