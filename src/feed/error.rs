@@ -28,11 +28,11 @@ pub enum FeedError {
         /// What is true.
         epoch: Epoch,
     },
-    /// This server has not reached the head that the client asked for, and waited long enough.
+    /// This server did not reach the head that the client asked for in time.
     #[error("this server is behind")]
     Behind {
-        /// The newest seq here.
-        head: Seq,
+        /// The head that was asked for.
+        min_head: Seq,
     },
     /// The cursor is ahead of the head: another log, a restore, a typo.
     #[error("the cursor is ahead of the head")]

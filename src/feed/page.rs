@@ -147,7 +147,7 @@ pub async fn position_at(
     match reached {
         Ok(Ok(_)) => Ok(store.position(log).await?),
         Ok(Err(_)) => Err(StoreError::Draining { operation: "wait for a head" }.into()),
-        Err(_) => Err(FeedError::Behind { head: position.head }),
+        Err(_) => Err(FeedError::Behind { min_head }),
     }
 }
 
