@@ -6,4 +6,6 @@ pub mod change;
 pub mod entity;
 pub mod feed;
 pub mod metrics;
+pub mod server;
 pub mod store;
+pub mod tasks;
