@@ -36,6 +36,12 @@ pub struct Metrics {
     pub tasks: IntGaugeVec,
 }
 
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Metrics(..)")
+    }
+}
+
 impl Metrics {
     /// All instruments, registered and zero.
     pub fn new() -> Result<Metrics, prometheus::Error> {

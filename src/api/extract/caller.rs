@@ -46,21 +46,21 @@ impl Caller {
         if self.key.allows(scope) {
             return Ok(());
         }
-        Err(Problem::Forbidden { scope, detail: format!("this key lacks the scope `{scope}`") })
+        Err(Problem::Forbidden { scope: Some(scope), detail: format!("this key lacks the scope `{scope}`") })
     }
 
-    /// 403 unless the key covers the resource; `scope` is what the request wanted to do with it.
-    pub fn require_resource(&self, resource: &Resource, scope: Scope) -> Result<(), Problem> {
+    /// 403 unless the key covers the resource.
+    pub fn require_resource(&self, resource: &Resource) -> Result<(), Problem> {
         if self.key.covers(resource) {
             return Ok(());
         }
         let detail = format!("this key is limited to other resources than `{resource}`");
-        Err(Problem::Forbidden { scope, detail })
+        Err(Problem::Forbidden { scope: None, detail })
     }
 
     /// 403 unless the key covers every resource that `resource=` names.
     pub fn require_resources_named(&self, query: &Query) -> Result<(), Problem> {
-        query.resources_named("resource").iter().try_for_each(|name| self.require_resource(name, Scope::Read))
+        query.resources_named("resource").iter().try_for_each(|name| self.require_resource(name))
     }
 
     /// The log of this request: 400 when a key for all logs names none, 404 when it is none of the key's.

@@ -10,6 +10,7 @@ mod caller;
 mod idempotency;
 mod params;
 mod preconditions;
+mod request_id;
 mod segments;
 
 pub use accept::{Accept, JSON_ONLY};
@@ -18,6 +19,7 @@ pub use caller::{Caller, LogRef};
 pub use idempotency::idempotency_key;
 pub use params::{Params, Query};
 pub use preconditions::{if_none_match, preconditions};
+pub use request_id::RequestId;
 pub use segments::Segments;
 
 use actix_web::HttpRequest;

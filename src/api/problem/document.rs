@@ -97,8 +97,8 @@ impl Problem {
             }
             Problem::ReplicaBehind { min_head } => format!("this server has not reached {min_head} yet"),
             Problem::Refused(refused) => refused::detail(refused),
+            Problem::MethodNotAllowed { allow } => format!("this path answers {}", allow_list(allow)),
             Problem::Unauthorized
-            | Problem::MethodNotAllowed { .. }
             | Problem::RequestTimeout
             | Problem::IdempotencyInProgress { .. }
             | Problem::Internal(_)
@@ -114,8 +114,7 @@ impl Problem {
             Problem::MalformedHeader { header, expected } => {
                 vec![("parameter", json!(header)), ("expected", json!(expected))]
             }
-            Problem::Forbidden { scope, .. } => vec![("scope", json!(scope))],
-            Problem::NotAcceptable { offers } => vec![("expected", json!(offers))],
+            Problem::Forbidden { scope, .. } => scope.map(|scope| ("scope", json!(scope))).into_iter().collect(),
             Problem::CursorAhead { since, head, epoch } => {
                 vec![("since", json!(since.get())), ("head", json!(head.get())), ("epoch", json!(epoch.0))]
             }
@@ -129,12 +128,13 @@ impl Problem {
                 ("epoch", json!(epoch.0)),
                 ("restart", json!(restart)),
             ],
-            Problem::UnsupportedMediaType { expected, .. } => vec![("expected", json!(expected))],
             Problem::IdempotencyInProgress { key } => vec![("key", json!(key))],
             Problem::Refused(refused) => refused::members(refused),
             Problem::Unauthorized
             | Problem::NotFound { .. }
             | Problem::MethodNotAllowed { .. }
+            | Problem::NotAcceptable { .. }
+            | Problem::UnsupportedMediaType { .. }
             | Problem::RequestTimeout
             | Problem::TooLarge { .. }
             | Problem::UriTooLong { .. }

@@ -14,7 +14,7 @@ use std::fmt;
 use actix_web::http::{Method, StatusCode};
 use actix_web::{HttpResponse, ResponseError};
 
-pub use document::{MEDIA_TYPE, instance};
+pub use document::{MEDIA_TYPE, allow_list, instance};
 pub use kind::Kind;
 
 use crate::access::Scope;
@@ -33,10 +33,10 @@ pub enum Problem {
     },
     /// 401.
     Unauthorized,
-    /// 403: the scope is missing.
+    /// 403.
     Forbidden {
-        /// What the key would need.
-        scope: Scope,
+        /// The scope that is missing; `None` when the key is limited to other resources, or to one log.
+        scope: Option<Scope>,
         /// Why, in words.
         detail: String,
     },
@@ -148,6 +148,12 @@ impl Cause {
 impl From<&str> for Cause {
     fn from(text: &str) -> Cause {
         Cause(text.to_owned())
+    }
+}
+
+impl From<String> for Cause {
+    fn from(text: String) -> Cause {
+        Cause(text)
     }
 }
 

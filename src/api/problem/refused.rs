@@ -12,7 +12,8 @@ fn unknown_resource(resource: &str) -> String {
 }
 
 fn resource_members(resource: &str) -> Vec<(&'static str, Value)> {
-    vec![("parameter", json!("resource")), ("value", json!(shortened(resource)))]
+    let expected = "a resource that is declared or was seen in this log";
+    vec![("parameter", json!("resource")), ("value", json!(shortened(resource))), ("expected", json!(expected))]
 }
 
 fn invalid_parameter(parameter: &str, value: Option<&str>, expected: &str) -> Vec<(&'static str, Value)> {
