@@ -101,9 +101,9 @@ fn flight(criterion: &mut Criterion) {
 
 fn chunk(criterion: &mut Criterion) {
     let stored: Vec<Line> = (1..=CHUNK_LINES).map(line).collect();
-    let bytes = stored.iter().map(|line| line.as_str().len() as u64 + 1).sum();
+    let bytes = stored.iter().map(|line| line.as_str().len() + 1).sum::<usize>();
     let mut group = criterion.benchmark_group("chunk of 256 KiB");
-    group.throughput(Throughput::Bytes(bytes));
+    group.throughput(Throughput::Bytes(bytes.try_into().unwrap()));
     for (name, has_extras) in [("as stored", false), ("with time, prev and tx", true)] {
         let fields = Fields { time: has_extras, prev: has_extras, tx: has_extras };
         group.bench_function(name, |bench| {

@@ -26,7 +26,9 @@ pub struct Server {
 pub fn scroll(database: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_scroll"));
     let settings = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SCROLL_"));
-    settings.for_each(|(name, _)| drop(command.env_remove(name)));
+    for (name, _) in settings {
+        command.env_remove(name);
+    }
     command.env("SCROLL_DATABASE_URL", format!("sqlite:{}", database.display())).stdin(Stdio::null());
     command
 }
