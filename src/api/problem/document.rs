@@ -164,7 +164,20 @@ impl Problem {
             | Problem::StoreUnavailable(_)
             | Problem::Busy(_)
             | Problem::Draining => vec![(header::RETRY_AFTER, retry_after().to_string())],
-            _ => Vec::new(),
+            Problem::MalformedHeader { .. }
+            | Problem::Forbidden { .. }
+            | Problem::NotFound { .. }
+            | Problem::NotAcceptable { .. }
+            | Problem::RequestTimeout
+            | Problem::CursorAhead { .. }
+            | Problem::EpochChanged { .. }
+            | Problem::CursorExpired { .. }
+            | Problem::TooLarge { .. }
+            | Problem::UriTooLong { .. }
+            | Problem::HeadersTooLarge { .. }
+            | Problem::Refused(_)
+            | Problem::Internal(_)
+            | Problem::StorageFull(_) => Vec::new(),
         }
     }
 }
