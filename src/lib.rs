@@ -3,9 +3,12 @@
 pub mod access;
 pub mod api;
 pub mod change;
+pub mod cli;
+pub mod config;
 pub mod entity;
 pub mod feed;
 pub mod metrics;
 pub mod server;
 pub mod store;
 pub mod tasks;
+pub mod telemetry;

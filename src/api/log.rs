@@ -51,7 +51,7 @@ fn limits(limits: &Limits) -> Value {
         "body_bytes": limits.body_bytes,
         "batch_bytes": limits.batch_bytes,
         "batch_operations": limits.batch_operations,
-        "ids": super::MAX_IDS,
+        "ids": super::changes::MAX_IDS,
         "depth": MAX_DEPTH,
         "uri_bytes": limits.uri_bytes,
         "header_bytes": limits.header_bytes,

@@ -9,6 +9,7 @@ mod answer;
 mod app;
 pub mod batch;
 pub mod body;
+pub mod changes;
 pub mod docs;
 pub mod entities;
 pub mod extract;
@@ -26,6 +27,3 @@ mod writes;
 
 pub use app::{App, Limits};
 pub use min_head::wait_until_head;
-
-/// Most ids that one read of the log may name: what fits a URI, and one statement.
-pub const MAX_IDS: usize = 100;

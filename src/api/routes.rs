@@ -8,7 +8,7 @@ use actix_web::web::{self, ServiceConfig};
 use actix_web::{FromRequest, Handler, HttpResponse, Responder, Route, guard};
 
 use super::problem::Problem;
-use super::{admin, batch, docs, entities, health, log, metrics, problems};
+use super::{admin, batch, changes, docs, entities, health, log, metrics, problems};
 
 /// First segments of the paths that need no key, whatever follows them.
 const PUBLIC: [&str; 5] = ["healthz", "readyz", "openapi.yaml", "docs", "problems"];
@@ -25,6 +25,7 @@ pub struct Endpoint {
 /// The table.
 pub fn routes() -> Vec<Endpoint> {
     vec![
+        get("/v1/changes", changes::read),
         get("/v1/log", log::read),
         get("/v1/entities/{resource}", entities::list),
         post("/v1/entities/{resource}", entities::create),

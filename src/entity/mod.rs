@@ -23,4 +23,4 @@ pub use flight::{Flight, Writes};
 pub use idempotency::{Remembered, RequestKey};
 pub use precondition::Preconditions;
 pub use refusal::{Refusal, Refused};
-pub use state::{Facts, Link, Live, Needs, State, Undecided};
+pub use state::{Facts, Link, Live, Needs, State, Undecided, links};

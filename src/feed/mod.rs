@@ -4,6 +4,7 @@
 //! page reaches, and so knows every header. [`lines::Lines`] then hands the lines over in short reads, each
 //! finished however slow the consumer is. Lines travel as the bytes that were rendered at commit.
 
+pub mod audit;
 mod error;
 pub mod lines;
 pub mod page;

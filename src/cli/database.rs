@@ -1,0 +1,91 @@
+//! The settings that every command with a database shares, and opening it.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::Args;
+use clap::builder::FalseyValueParser;
+
+use super::CliError;
+use crate::change::LogName;
+use crate::change::time::{Clock, SystemClock};
+use crate::config::{DEFAULT_DATABASE_URL, DatabaseUrl, SettingFaults, Types};
+use crate::entity::types::Catalog;
+use crate::metrics::Metrics;
+use crate::store::{self, OpenMode, OpenSettings, Store};
+
+/// Submissions in one commit, when nobody says otherwise.
+pub const DEFAULT_MAX_BATCH: usize = 256;
+
+/// Where the database is.
+#[derive(Debug, Args)]
+pub struct DatabaseArgs {
+    /// The database: sqlite:PATH, a file that is made when it is not there
+    #[arg(long, env = "SCROLL_DATABASE_URL", default_value = DEFAULT_DATABASE_URL, value_name = "URL")]
+    pub database_url: String,
+}
+
+impl DatabaseArgs {
+    /// Checks the URL.
+    pub fn configure(&self) -> Result<DatabaseUrl, SettingFaults> {
+        DatabaseUrl::parse(&self.database_url).map_err(|what| SettingFaults::one("--database-url", what))
+    }
+}
+
+/// Which resource types are declared.
+#[derive(Debug, Args)]
+pub struct TypesArgs {
+    /// A TOML file of declared resource types; it replaces the built-in example (customer, subscription, membership)
+    #[arg(long, env = "SCROLL_TYPES", value_name = "FILE")]
+    pub types: Option<OsString>,
+    /// Refuse resources that are not declared [default: accept them without rules]
+    #[arg(long, env = "SCROLL_STRICT", value_parser = FalseyValueParser::new())]
+    pub strict: bool,
+}
+
+impl TypesArgs {
+    /// Reads the file; an empty path counts as none, as environments often have it.
+    pub fn configure(&self) -> Result<Types, SettingFaults> {
+        let file = self.types.as_deref().filter(|path| !path.is_empty()).map(Path::new);
+        Types::load(file, self.strict)
+    }
+}
+
+/// What a command works with.
+pub struct Opened {
+    /// The database.
+    pub store: Arc<dyn Store>,
+    /// The declared types.
+    pub catalog: Arc<Catalog>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Opens the database.
+pub async fn open(url: &DatabaseUrl, catalog: Catalog, max_batch: usize, mode: OpenMode) -> Result<Opened, CliError> {
+    let metrics = Arc::new(Metrics::new().map_err(CliError::Metrics)?);
+    let (catalog, clock): (_, Arc<dyn Clock>) = (Arc::new(catalog), Arc::new(SystemClock));
+    let settings = OpenSettings { url: url.as_str().to_owned(), max_batch, mode };
+    let store = store::open(settings, catalog.clone(), clock.clone(), metrics.clone()).await.map_err(CliError::Open)?;
+    Ok(Opened { store, catalog, clock, metrics })
+}
+
+/// Opens the database beside a server that may be running, for administration.
+pub async fn open_beside(url: &DatabaseUrl) -> Result<Opened, CliError> {
+    open(url, Catalog::builtin(), DEFAULT_MAX_BATCH, OpenMode::Beside).await
+}
+
+/// Reads the name of a log, for clap.
+pub fn log_name(text: &str) -> Result<LogName, String> {
+    LogName::parse(text).map_err(|invalid| invalid.to_string())
+}
+
+/// What to say when a log is not there.
+pub fn no_such_log(name: &LogName) -> CliError {
+    CliError::Refused(format!(
+        "there is no log {name}; `scroll logs list` shows them, `scroll logs create {name}` makes it"
+    ))
+}
