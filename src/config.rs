@@ -60,11 +60,7 @@ impl DatabaseUrl {
             }
             .into());
         };
-        if path.starts_with("//") {
-            return Err(
-                "write the path directly after the colon, without //: sqlite:scroll.db, sqlite:/srv/a.db".into()
-            );
-        }
+        let path = path.strip_prefix("//").unwrap_or(path);
         if path.contains(":memory:") || path.starts_with("file:") {
             return Err("a log must survive a power cut, so it needs a plain file: sqlite:PATH".into());
         }
@@ -200,10 +196,10 @@ mod tests {
 
     #[test]
     fn a_database_url_names_a_durable_file() {
-        for good in ["sqlite:scroll.db", "sqlite:/var/lib/scroll.db", "sqlite:a b.db"] {
+        for good in ["sqlite:scroll.db", "sqlite:/var/lib/scroll.db", "sqlite:///var/lib/scroll.db", "sqlite:a b.db"] {
             assert_eq!(DatabaseUrl::parse(good).unwrap().as_str(), good);
         }
-        for bad in ["", "scroll.db", "sqlite:", "sqlite://scroll.db", "sqlite::memory:", "sqlite:file:x?mode=memory"] {
+        for bad in ["", "scroll.db", "sqlite:", "sqlite://", "sqlite::memory:", "sqlite:file:x?mode=memory"] {
             assert!(DatabaseUrl::parse(bad).is_err(), "{bad:?}");
         }
         let refused = DatabaseUrl::parse("postgres://scroll:hunter2@db/scroll").unwrap_err();

@@ -25,7 +25,7 @@ impl MessageBody for Unsent {
 }
 
 /// A body whose bytes are counted, and whose end is logged whichever way it comes. For HEAD it keeps its
-/// size and is never asked for a byte.
+/// headers and is never asked for a byte.
 pub struct Watched {
     body: BoxBody,
     is_sent: bool,
@@ -43,7 +43,8 @@ impl MessageBody for Watched {
     type Error = Box<dyn std::error::Error>;
 
     fn size(&self) -> BodySize {
-        self.body.size()
+        // A size that is promised and not kept ends the connection; the frame writes the header itself.
+        if self.is_sent { self.body.size() } else { BodySize::Stream }
     }
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {

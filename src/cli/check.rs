@@ -14,7 +14,7 @@ use crate::change::{LogName, Seq};
 use crate::config::{DatabaseUrl, SettingFaults, Types};
 use crate::entity::types::Catalog;
 use crate::feed::audit::{Audit, Comparison, Report};
-use crate::store::{OpenMode, Position, Store, StoreError};
+use crate::store::{OpenMode, Position, Store, StoreError, sqlite_path};
 
 /// Changes in one read; each holds a whole line.
 const CHANGES_AT_ONCE: usize = 500;
@@ -59,6 +59,7 @@ impl CheckArgs {
 impl Check {
     /// Runs the command.
     pub async fn run(self) -> Result<(), CliError> {
+        must_exist(&self.database)?;
         let opened = open(&self.database, self.types.catalog, DEFAULT_MAX_BATCH, OpenMode::Beside).await?;
         let logs = match &self.log {
             None => opened.store.logs().await?,
@@ -87,6 +88,16 @@ impl Check {
             (false, false) => Err(CliError::CouldNot("the check is not complete; see above".into())),
             (false, true) => Ok(()),
         }
+    }
+}
+
+/// A mistyped path must not look like a clean database.
+fn must_exist(url: &DatabaseUrl) -> Result<(), CliError> {
+    let path = sqlite_path(url.as_str()).map_err(CliError::Open)?;
+    match path.try_exists() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(CliError::CouldNot(format!("there is no database at {}", path.display()))),
+        Err(source) => Err(CliError::Io { what: format!("{} cannot be looked at", path.display()), source }),
     }
 }
 
@@ -208,6 +219,14 @@ mod tests {
     use super::*;
     use crate::change::Tally;
     use crate::feed::audit::{Finding, Findings};
+
+    #[test]
+    fn a_database_that_is_not_there_is_not_clean_and_is_not_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("none.db");
+        let refused = must_exist(&DatabaseUrl::parse(&format!("sqlite:{}", path.display())).unwrap()).unwrap_err();
+        assert_eq!((refused.exit_code(), path.exists()), (2, false));
+    }
 
     #[test]
     fn the_summary_says_where_it_looked_and_how_much_is_not_shown() {

@@ -1,9 +1,11 @@
 //! The settings that every command with a database shares, and opening it.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
+use clap::builder::FalseyValueParser;
 
 use super::CliError;
 use crate::change::LogName;
@@ -36,16 +38,16 @@ impl DatabaseArgs {
 pub struct TypesArgs {
     /// A TOML file of declared resource types; it replaces the built-in example (customer, subscription, membership)
     #[arg(long, env = "SCROLL_TYPES", value_name = "FILE")]
-    pub types: Option<PathBuf>,
+    pub types: Option<OsString>,
     /// Refuse resources that are not declared [default: accept them without rules]
-    #[arg(long, env = "SCROLL_STRICT")]
+    #[arg(long, env = "SCROLL_STRICT", value_parser = FalseyValueParser::new())]
     pub strict: bool,
 }
 
 impl TypesArgs {
     /// Reads the file; an empty path counts as none, as environments often have it.
     pub fn configure(&self) -> Result<Types, SettingFaults> {
-        let file = self.types.as_deref().filter(|path| !path.as_os_str().is_empty());
+        let file = self.types.as_deref().filter(|path| !path.is_empty()).map(Path::new);
         Types::load(file, self.strict)
     }
 }

@@ -38,8 +38,11 @@ pub enum CliError {
         source: StoreError,
     },
     /// The server does not start.
-    #[error("{0}")]
-    Server(#[source] ServerError),
+    #[error("{source}{}; choose another address with --listen or --metrics-listen", cause(.source))]
+    Server {
+        /// What it said.
+        source: ServerError,
+    },
     /// The metrics registry does not start.
     #[error("the metrics cannot be set up: {0}")]
     Metrics(#[source] prometheus::Error),
@@ -82,6 +85,11 @@ impl CliError {
             cause = error.source();
         }
     }
+}
+
+/// The reason under an error, after a colon.
+fn cause(error: &dyn Error) -> String {
+    error.source().map(|source| format!(": {source}")).unwrap_or_default()
 }
 
 /// What to do about it, where that is known.

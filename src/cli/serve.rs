@@ -27,9 +27,9 @@ const MAX_MAX_BATCH: usize = 4096;
 const MAX_BODY_BYTES: usize = 1024 * 1024 * 1024;
 /// Most operations that a batch may be allowed to hold; they share one transaction.
 const MAX_BATCH_OPERATIONS: usize = 1_000_000;
-/// How long running answers may take once a signal came.
-const DRAIN_DEADLINE: Duration = Duration::from_secs(7);
-/// How long the store may take after that to finish what it accepted.
+/// How long running answers may take once a signal came; closing the database comes after.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(8);
+/// How long the database may take to close when the server did not start.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
 /// When the process ends in any case; supervisors wait 10 seconds.
 const STOP_DEADLINE: Duration = Duration::from_millis(9_500);
@@ -53,10 +53,10 @@ pub struct ServeArgs {
     /// Most write requests that share one commit, 1 to 4096
     #[arg(long, env = "SCROLL_MAX_BATCH", default_value = "256", value_name = "COUNT")]
     max_batch: String,
-    /// Largest body of a single write, in bytes [default is 1 MiB]
+    /// Largest body of a single write, in bytes (1 MiB by default)
     #[arg(long, env = "SCROLL_MAX_BODY", default_value = "1048576", value_name = "BYTES")]
     max_body: String,
-    /// Largest body of POST /v1/batch, in bytes [default is 16 MiB]
+    /// Largest body of POST /v1/batch, in bytes (16 MiB by default)
     #[arg(long, env = "SCROLL_MAX_BATCH_BODY", default_value = "16777216", value_name = "BYTES")]
     max_batch_body: String,
     /// Most operations in one POST /v1/batch
@@ -152,13 +152,13 @@ impl Serve {
         let Opened { store, catalog, clock, metrics } = opened;
         let settings = self.server_settings();
         let started = Server::start(settings, store.clone(), catalog.clone(), clock.clone(), metrics.clone()).await;
-        let server = started.map_err(CliError::Server)?;
+        let server = started.map_err(|source| CliError::Server { source })?;
         let (address, metrics_address) = (server.address(), server.metrics_address());
         tracing::info!(%address, metrics_address = metrics_address.map(tracing::field::display), "serving");
         self.greet(store.as_ref(), address).await?;
         let name = signals.next().await;
         tracing::info!(signal = name, "draining: running answers finish, no new ones begin");
-        drain(server, store.as_ref(), signals).await
+        drain(server, signals).await
     }
 
     async fn greet(&self, store: &dyn Store, address: SocketAddr) -> Result<(), CliError> {
@@ -223,13 +223,10 @@ async fn first_key(store: &dyn Store, log: &LogName) -> Result<Option<Secret>, C
     Ok(Some(secret))
 }
 
-async fn drain(server: Server, store: &dyn Store, signals: &mut Signals) -> Result<(), CliError> {
-    let drained = async {
-        server.drain().await;
-        store.close(CLOSE_DEADLINE).await;
-    };
+/// The server finishes what runs and closes the database.
+async fn drain(server: Server, signals: &mut Signals) -> Result<(), CliError> {
     tokio::select! {
-        ended = tokio::time::timeout(STOP_DEADLINE, drained) => match ended {
+        ended = tokio::time::timeout(STOP_DEADLINE, server.drain()) => match ended {
             Ok(()) => {
                 tracing::info!("stopped");
                 Ok(())

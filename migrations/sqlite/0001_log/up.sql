@@ -36,7 +36,7 @@ CREATE INDEX changes_by_entity ON changes (log_id, resource, id, seq);
 -- Feed with resource=, and the last change of a resource.
 CREATE INDEX changes_by_resource ON changes (log_id, resource, seq);
 -- Compact reads that go on from a cursor.
-CREATE INDEX changes_tombstones ON changes (log_id, seq) WHERE deleted = 1;
+CREATE INDEX changes_tombstones ON changes (log_id, seq) WHERE deleted;
 
 -- The live entities: where the newest line of each stands.
 CREATE TABLE entities (

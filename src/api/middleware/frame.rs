@@ -7,10 +7,10 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
-use actix_web::body::{BoxBody, MessageBody};
+use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use actix_web::http::{Method, StatusCode};
+use actix_web::http::{ConnectionType, Method, StatusCode, Version};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage, HttpResponse, ResponseError, web};
 use futures::FutureExt as _;
@@ -63,6 +63,7 @@ struct Frame {
     began: Instant,
     request_id: RequestId,
     method: Method,
+    version: Version,
     path: String,
     origin: Option<HeaderValue>,
     is_granted_preflight: bool,
@@ -80,6 +81,7 @@ impl Frame {
             began: Instant::now(),
             request_id: RequestId::generate(),
             method: request.method().clone(),
+            version: request.version(),
             path: request.uri().path().to_owned(),
             is_granted_preflight: is_preflight && origin.is_some(),
             origin,
@@ -95,9 +97,26 @@ impl Frame {
         self.dress(response.headers_mut());
         self.count(status);
         let is_sent = self.method != Method::HEAD;
+        self.fix_length(&mut response);
         let entry =
             Entry::new(self.began, self.request_id.clone(), self.method.clone(), self.path.clone(), status).by(caller);
         response.map_body(|_, body| BoxBody::new(Watched::new(body, is_sent, entry)))
+    }
+
+    /// An answer to HEAD says how long the body would be and sends nothing of it; actix must not chunk it,
+    /// since with pipelining it forgets which request was a HEAD. HTTP/1.0 knows no chunks: there the end
+    /// of the connection is the end of the body.
+    fn fix_length(&self, response: &mut HttpResponse<BoxBody>) {
+        let size = response.body().size();
+        if self.method == Method::HEAD {
+            response.head_mut().no_chunking(true);
+            if let BodySize::Sized(length) = size {
+                response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+            }
+        } else if self.version < Version::HTTP_11 && size == BodySize::Stream {
+            response.head_mut().no_chunking(true);
+            response.head_mut().set_connection_type(ConnectionType::Close);
+        }
     }
 
     /// The problem document in place of a response that is none yet.
@@ -165,5 +184,85 @@ impl ResponseError for Unframed {
 
     fn error_response(&self) -> HttpResponse<BoxBody> {
         self.frame.finish(HttpResponse::from_error(self.problem.clone()), None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use actix_web::middleware::from_fn;
+    use actix_web::test::{TestRequest, init_service, try_call_service};
+
+    async fn answer(request: TestRequest) -> HttpResponse<BoxBody> {
+        async fn lost() -> Result<HttpResponse, Problem> {
+            Err(Problem::not_found("this"))
+        }
+        async fn broken() -> Result<HttpResponse, Problem> {
+            panic!("at the disco")
+        }
+        async fn fine() -> &'static str {
+            "four"
+        }
+        let cors = web::Data::new(Cors::new(vec!["https://app.example".into()]));
+        let app = actix_web::App::new()
+            .app_data(cors)
+            .route("/lost", web::to(lost))
+            .route("/broken", web::to(broken))
+            .route("/fine", web::to(fine))
+            .wrap(from_fn(frame));
+        match try_call_service(&init_service(app).await, request.to_request()).await {
+            Ok(response) => response.into_parts().1,
+            Err(error) => error.error_response(),
+        }
+    }
+
+    fn text(response: HttpResponse<BoxBody>) -> serde_json::Value {
+        let id = response.headers().get(REQUEST_ID).unwrap().to_str().unwrap().to_owned();
+        assert_eq!(response.headers().get(header::CONTENT_TYPE).unwrap(), "application/problem+json");
+        assert_eq!(response.headers().get(header::CACHE_CONTROL).unwrap(), "no-store");
+        let mut body = Box::pin(response.into_body());
+        let bytes = std::future::poll_fn(|context| body.as_mut().poll_next(context)).now_or_never();
+        let document: serde_json::Value = serde_json::from_slice(&bytes.unwrap().unwrap().unwrap()).unwrap();
+        assert_eq!(document["instance"], format!("urn:uuid:{id}"));
+        document
+    }
+
+    #[actix_web::test]
+    async fn refusals_are_documents_named_after_their_request() {
+        let response = answer(TestRequest::with_uri("/lost")).await;
+        assert_eq!(response.status(), 404);
+        assert_eq!(text(response)["type"], "/problems/not-found");
+    }
+
+    #[actix_web::test]
+    async fn a_panic_is_a_document_too_and_says_nothing_of_itself() {
+        let response = answer(TestRequest::with_uri("/broken")).await;
+        assert_eq!(response.status(), 500);
+        let document = text(response);
+        assert_eq!(document["type"], "/problems/internal");
+        assert!(!document.to_string().contains("disco"));
+    }
+
+    #[actix_web::test]
+    async fn head_keeps_the_length_and_sends_nothing() {
+        let response = answer(TestRequest::with_uri("/fine").method(Method::HEAD)).await;
+        assert_eq!(response.headers().get(header::CONTENT_LENGTH).unwrap(), "4");
+        let mut body = Box::pin(response.into_body());
+        let sent = std::future::poll_fn(|context| body.as_mut().poll_next(context)).now_or_never();
+        assert!(sent.unwrap().is_none());
+    }
+
+    #[actix_web::test]
+    async fn preflights_of_named_origins_are_answered_here() {
+        let asked = |origin| {
+            let request = TestRequest::with_uri("/lost").method(Method::OPTIONS);
+            request.insert_header(("Origin", origin)).insert_header(("Access-Control-Request-Method", "PUT"))
+        };
+        let granted = answer(asked("https://app.example")).await;
+        assert_eq!(granted.status(), 204);
+        assert_eq!(granted.headers().get("access-control-allow-origin").unwrap(), "https://app.example");
+        let refused = answer(asked("https://evil.example")).await;
+        assert_eq!(refused.status(), 404);
+        assert!(!refused.headers().contains_key("access-control-allow-origin"));
     }
 }

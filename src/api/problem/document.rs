@@ -164,7 +164,20 @@ impl Problem {
             | Problem::StoreUnavailable(_)
             | Problem::Busy(_)
             | Problem::Draining => vec![(header::RETRY_AFTER, retry_after().to_string())],
-            _ => Vec::new(),
+            Problem::MalformedHeader { .. }
+            | Problem::Forbidden { .. }
+            | Problem::NotFound { .. }
+            | Problem::NotAcceptable { .. }
+            | Problem::RequestTimeout
+            | Problem::CursorAhead { .. }
+            | Problem::EpochChanged { .. }
+            | Problem::CursorExpired { .. }
+            | Problem::TooLarge { .. }
+            | Problem::UriTooLong { .. }
+            | Problem::HeadersTooLarge { .. }
+            | Problem::Refused(_)
+            | Problem::Internal(_)
+            | Problem::StorageFull(_) => Vec::new(),
         }
     }
 }
@@ -188,5 +201,62 @@ pub(super) fn shortened(text: &str) -> String {
     match text.char_indices().nth(MAX_REPEATED) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::{Epoch, Seq};
+    use crate::entity::Refusal;
+
+    #[test]
+    fn documents_have_the_members_of_the_contract() {
+        let problem = Problem::CursorAhead { since: Seq::MAX, head: Seq::ZERO, epoch: Epoch("e".into()) };
+        let document = problem.document("0b0c");
+        assert_eq!(document["type"], "/problems/cursor-ahead");
+        assert_eq!((&document["status"], &document["head"], &document["epoch"]), (&409.into(), &0.into(), &"e".into()));
+        assert_eq!(document["since"], 9_007_199_254_740_991_i64);
+        assert_eq!(document["instance"], "urn:uuid:0b0c");
+    }
+
+    #[test]
+    fn a_refusal_in_a_batch_names_its_operation() {
+        let refused = Refusal::AlreadyExists { entity: "plan/a".into() }.at(3);
+        let document = Problem::from(refused).document("r");
+        assert_eq!((&document["status"], &document["index"]), (&409.into(), &3.into()));
+    }
+
+    #[test]
+    fn headers_go_with_the_status() {
+        let header = |problem: Problem, name: &str| {
+            problem.render("r").headers().get(name).map(|value| value.to_str().unwrap().to_owned())
+        };
+        assert_eq!(header(Problem::Unauthorized, "www-authenticate").as_deref(), Some("Bearer"));
+        let allow = vec![Method::GET, Method::HEAD];
+        assert_eq!(header(Problem::MethodNotAllowed { allow }, "allow").as_deref(), Some("GET, HEAD"));
+        for _ in 0..20 {
+            let seconds = header(Problem::Draining, "retry-after").unwrap();
+            assert!(["1", "2", "3"].contains(&seconds.as_str()), "{seconds}");
+        }
+    }
+
+    #[test]
+    fn causes_never_reach_the_client() {
+        let cause = || super::super::Cause::from("SELECT secret FROM /var/lib");
+        for problem in [
+            Problem::Internal(cause()),
+            Problem::Busy(cause()),
+            Problem::StoreUnavailable(cause()),
+            Problem::StorageFull(cause()),
+        ] {
+            assert!(!problem.document("r").to_string().contains("SELECT"));
+        }
+    }
+
+    #[test]
+    fn long_pieces_of_a_request_are_cut() {
+        let document = Problem::parameter("id", &"ä".repeat(10_000), "an id").document("r");
+        assert!(document["value"].as_str().unwrap().chars().count() <= MAX_REPEATED + 1);
     }
 }

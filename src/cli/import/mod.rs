@@ -39,10 +39,10 @@ const CLOSE_DEADLINE: std::time::Duration = std::time::Duration::from_secs(10);
 /// What to import, and where to.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Each line is one entity: {\"resource\":\"customer\",\"id\":\"cus_1\",\"data\":{\"name\":\"Ada\"}}\n\
-                        A batch is written whole or not at all. Entities that are there already with the same data \
-                        stay as they are,\nso an import that stopped is simply run again. A running server holds the \
-                        database: stop it first, or write through POST /v1/batch."
+    after_help = "Each line is one entity: {\"resource\":\"customer\",\"id\":\"cus_1\",\"data\":{\"name\":\"Ada\"}}\n\n\
+                  A batch is written whole or not at all. Entities that are there already with the same data stay as \
+                  they are, so an import that stopped is simply run again. A running server holds the database: stop \
+                  it first, or write through POST /v1/batch."
 )]
 pub struct ImportArgs {
     /// A file of JSON lines, or - for stdin

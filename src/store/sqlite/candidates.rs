@@ -133,7 +133,7 @@ impl Candidates {
         self.push(" UNION ALL SELECT prev FROM changes NOT INDEXED WHERE ").range("prev", log, scan);
         self.push(" AND seq > ?").integer(at.get()).filter(&scan.selection);
         if !skips_tombstones {
-            self.push(" UNION ALL SELECT seq FROM changes AS c INDEXED BY changes_tombstones WHERE deleted = 1 AND ");
+            self.push(" UNION ALL SELECT seq FROM changes AS c INDEXED BY changes_tombstones WHERE deleted AND ");
             self.range("seq", log, scan).filter(&scan.selection).and_newest(at);
         }
     }
