@@ -40,7 +40,7 @@ struct Way {
 /// Measures and prints.
 pub async fn measure(options: &Options) -> Outcome<()> {
     let folder = options.common.folder()?;
-    let database = options.shape.database(folder.kept())?;
+    let database = options.shape.database(folder.kept()).await?;
     let server = Server::start(&database, &[]).await?;
     let key = server.key("default")?;
     let mut ways = ways(options.shape);

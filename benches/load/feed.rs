@@ -3,6 +3,7 @@
 //! First every entity is made, then the rest of the changes go to entities picked evenly at random, so that
 //! the newest lines lie scattered over the log as they do in real ones.
 
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,7 +12,7 @@ use clap::Args;
 
 use crate::Outcome;
 use crate::data::{Invoice, Random};
-use crate::server::scroll;
+use crate::server::{Server, scroll};
 
 /// Bytes of one object: with its envelope a line of about 470 bytes.
 const DATA_BYTES: usize = 376;
@@ -29,7 +30,7 @@ pub struct Shape {
 
 impl Shape {
     /// The database file, built if it is not there yet.
-    pub fn database(self, folder: &Path) -> Outcome<PathBuf> {
+    pub async fn database(self, folder: &Path) -> Outcome<PathBuf> {
         let path = folder.join(format!("feed-{}-{}.db", self.changes, self.entities));
         let finished = path.with_extension("finished");
         if finished.exists() {
@@ -40,6 +41,7 @@ impl Shape {
             return Err(format!("{} was left unfinished; remove it", path.display()).into());
         }
         eprintln!("building {}", path.display());
+        Server::make_database(&path).await?;
         self.import(&path)?;
         std::fs::write(finished, "")?;
         Ok(path)
@@ -47,15 +49,16 @@ impl Shape {
 
     fn import(self, database: &Path) -> Outcome<()> {
         let mut command = scroll(database);
-        command.args(["import", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.args(["import", "-"]).stdin(Stdio::piped()).stdout(Stdio::null());
+        let said = database.with_extension("err");
+        command.stderr(File::create(&said)?);
         let mut child = command.spawn()?;
         let written = self.write_changes(child.stdin.take().ok_or("no stdin")?);
         let status = child.wait()?;
-        written?;
         if !status.success() {
-            return Err(format!("the import ended with {status}").into());
+            return Err(format!("the import ended with {status}: {}", std::fs::read_to_string(said)?).into());
         }
-        Ok(())
+        written
     }
 
     fn write_changes(self, import: impl Write) -> Outcome<()> {

@@ -12,7 +12,7 @@ use clap::Args;
 use crate::data::Invoice;
 use crate::folder::Common;
 use crate::memory::{Peak, Watch, mib};
-use crate::server::{run, scroll};
+use crate::server::{Server, run, scroll};
 use crate::stats::{Rounds, Thousands};
 use crate::table::Table;
 use crate::{Outcome, machine};
@@ -39,7 +39,7 @@ struct Cell {
 }
 
 /// Measures and prints.
-pub fn measure(options: &Options) -> Outcome<()> {
+pub async fn measure(options: &Options) -> Outcome<()> {
     let folder = options.common.folder()?;
     let file = folder.scratch().join("import.ndjson");
     write_file(&file, options)?;
@@ -47,6 +47,7 @@ pub fn measure(options: &Options) -> Outcome<()> {
     let mut size = 0;
     for round in 1..=options.common.rounds {
         let database = folder.scratch().join(format!("import-{round}.db"));
+        Server::make_database(&database).await?;
         for (name, cell) in [("first", &mut first), ("second", &mut second)] {
             flushes.push(machine::flush_rate(folder.scratch())?);
             import(&database, &file, options.entities, cell)?;

@@ -82,7 +82,7 @@ fn main() {
 async fn measure(figure: Figure) -> Outcome<()> {
     match figure {
         Figure::Writes(options) => writes::measure(&options).await,
-        Figure::Import(options) => import::measure(&options),
+        Figure::Import(options) => import::measure(&options).await,
         Figure::Reads(options) => reads::measure(&options).await,
         Figure::Stalled(options) => stalled::measure(&options).await,
         Figure::Compact(options) => compact::measure(&options).await,

@@ -39,7 +39,7 @@ struct Cell {
 /// Measures and prints.
 pub async fn measure(options: &Options) -> Outcome<()> {
     let folder = options.common.folder()?;
-    let database = options.shape.database(folder.kept())?;
+    let database = options.shape.database(folder.kept()).await?;
     let server = Server::start(&database, &[]).await?;
     let key = server.key("default")?;
     let feed = format!("http://{}/v1/changes?limit={}", server.address, options.shape.changes);

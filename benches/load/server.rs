@@ -64,6 +64,11 @@ impl Server {
         Ok(server)
     }
 
+    /// Makes the database with its first log, as the first start of a server does.
+    pub async fn make_database(database: &Path) -> Outcome<()> {
+        Server::start(database, &[]).await?.stop().await
+    }
+
     /// The number of the process.
     pub fn pid(&self) -> u32 {
         self.child.id()

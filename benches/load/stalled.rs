@@ -58,7 +58,7 @@ struct Figures {
 /// Measures and prints.
 pub async fn measure(options: &Options) -> Outcome<()> {
     let folder = options.common.folder()?;
-    let database = options.shape.database(folder.kept())?;
+    let database = options.shape.database(folder.kept()).await?;
     let (mut figures, mut flushes) = (Figures::default(), Rounds::default());
     for round in 1..=options.common.rounds {
         flushes.push(machine::flush_rate(folder.scratch())?);
@@ -107,9 +107,10 @@ async fn run_round(options: &Options, server: &Server, figures: &mut Figures) ->
     write_beside(server).await?;
     let writing = watch.stop();
 
+    let operator = server.key("*")?;
     let begin = Instant::now();
     drop(stalled);
-    wait_until_let_go(server.address, &key).await?;
+    wait_until_let_go(server.address, &operator).await?;
     figures.let_go_ms.push(begin.elapsed().as_secs_f64() * 1e3);
 
     figures.idle_mib.push(mib(idle.resident_kib));
