@@ -25,7 +25,7 @@ pub const QUEUE_SUBMISSIONS: usize = 4_096;
 const MAX_FLIGHT_BYTES: usize = 1 << 20;
 /// How long an answer is remembered: twice the 24 hours that are promised, so that a clock that steps
 /// forward by an hour forgets nothing too early.
-const REMEMBER_ANSWERS: Duration = Duration::from_hours(48);
+const REMEMBER_ANSWERS: Duration = Duration::from_secs(48 * 3_600);
 /// How often old answers are forgotten, and how many at a time.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 const FORGET_AT_MOST: i64 = 1_000;
