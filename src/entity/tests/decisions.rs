@@ -95,6 +95,20 @@ fn too_many_referrers_refuse_the_delete() {
 }
 
 #[test]
+fn a_family_that_is_known_to_be_too_large_needs_nothing_more() {
+    let children = |parent: &str| (0..6_000).map(|n| link(&format!("{parent}{n}"), parent)).collect::<Vec<_>>();
+    let known = state(
+        vec![live("folder", "r", 1, "{}"), live("folder", "a", 2, "{}"), live("folder", "b", 3, "{}")],
+        vec![
+            (key("folder", "r"), Some(vec![link("a", "r"), link("b", "r")])),
+            (key("folder", "a"), Some(children("a"))),
+            (key("folder", "b"), Some(children("b"))),
+        ],
+    );
+    assert_eq!(refusal(&known, delete("folder", "r")), Refusal::CascadeTooLarge { limit: MAX_CASCADE });
+}
+
+#[test]
 fn what_changes_nothing_has_no_effect() {
     let known = state(vec![live("note", "n", 3, r#"{"a":1,"b":[1,{"c":2,"d":3}]}"#)], vec![]);
     let effects = |data: &str| decide(&known, &put("note", "n", data)).unwrap().effects.len();

@@ -1,6 +1,7 @@
 //! References: targets that must live, cascades, restrictions, and their bounds.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use scroll::change::Seq;
 use scroll::entity::types::Catalog;
@@ -271,6 +272,21 @@ async fn a_cascade_takes_ten_thousand_children_and_not_one_more(bed: Bed) {
     assert_eq!(live_count(&desk).await, 0);
 }
 
+/// The limit holds for the whole family, and finding out must not take longer than carrying it out: one
+/// writer serves every log.
+async fn a_family_of_several_levels_that_is_too_large_is_refused_at_once(bed: Bed) {
+    let desk = open(&bed).await;
+    desk.ok(create("folder", "root", "{}")).await;
+    for parent in ["p1", "p2", "p3"] {
+        desk.ok(create("folder", parent, r#"{"parent":"root"}"#)).await;
+        many_children(&desk, parent, 4_000).await;
+    }
+    let begun = Instant::now();
+    assert_eq!(desk.refused(delete("folder", "root")).await, Refusal::CascadeTooLarge { limit: MAX_CASCADE });
+    assert!(begun.elapsed() < Duration::from_secs(10), "refused after {:?}", begun.elapsed());
+    assert_eq!(live_count(&desk).await, 12_004);
+}
+
 on_every_engine! {
     a_reference_must_point_to_what_lives,
     a_cascade_writes_the_children_before_their_parents,
@@ -281,4 +297,5 @@ on_every_engine! {
     an_entity_may_point_to_itself_and_go,
     a_long_chain_of_parents_goes_with_its_root,
     a_cascade_takes_ten_thousand_children_and_not_one_more,
+    a_family_of_several_levels_that_is_too_large_is_refused_at_once,
 }
