@@ -259,6 +259,24 @@ async fn compact_is_exact(desk: &Desk, moments: &[i64]) {
     assert!(whole >= 30);
 }
 
+async fn a_selection_may_name_very_many(bed: Bed) {
+    let desk = Desk::open(&bed).await;
+    let count = 700;
+    desk.batch((0..count).map(|n| put(&format!("r{n}"), "x", "{}")).collect()).await;
+    let log = desk.lines().await;
+    let many = Selection::resources((0..count).filter(|n| n % 7 != 0).map(|n| resource(&format!("r{n}"))).collect());
+    let hundred = Selection::entities(resource("r1"), (0..100).map(|n| entity_id(&format!("x{n}"))).collect());
+    let newest = Depth::Newest { at: seq(count), skips_tombstones: false };
+    for selection in [many, hundred] {
+        for depth in [Depth::All, newest] {
+            let scan = Scan { after: seq(5), until: seq(count), selection: selection.clone(), depth };
+            let expected = naive_scan(&log, 5, count, &selection, depth);
+            assert_eq!(desk.extent(&scan, u64::MAX).await.matched, expected.len() as u64);
+            assert_eq!(desk.scanned(scan, USUAL).await, expected);
+        }
+    }
+}
+
 async fn a_rare_resource_in_a_long_log_is_found_whole(bed: Bed) {
     let desk = Desk::open(&bed).await;
     let mut commands: Vec<_> =
@@ -284,5 +302,6 @@ on_every_engine! {
     stamps_follow_the_clock_and_order_does_not,
     tallies_at_every_seq_are_those_of_the_lines_up_to_it,
     a_compact_read_stays_at_its_moment_while_writing_goes_on,
+    a_selection_may_name_very_many,
     a_rare_resource_in_a_long_log_is_found_whole,
 }
