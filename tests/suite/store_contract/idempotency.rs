@@ -1,5 +1,7 @@
 //! Remembered answers: written with their effect, given again to the letter, forgotten in time.
 
+use std::time::Duration;
+
 use scroll::entity::types::Catalog;
 use scroll::entity::{Answer, IdempotentRequest, Refusal, RequestKey, Submission, Work};
 
@@ -156,6 +158,45 @@ async fn a_write_without_a_key_is_never_remembered(bed: Bed) {
     assert_eq!(bed.number("SELECT count(*) AS number FROM idempotency"), 0);
 }
 
+const HOUR: Duration = Duration::from_secs(3_600);
+
+async fn answers_are_kept_for_a_day_whatever_the_clock_does_and_then_forgotten(bed: Bed) {
+    let desk = Desk::open(&bed).await;
+    let make = || remembered(one(create("note", "n", "{}")), "k10", "b", "r");
+    let first = desk.submit(make()).await;
+    bed.clock.step(24 * HOUR);
+    desk.ok(put("note", "other", r#"{"n":1}"#)).await;
+    assert_eq!(desk.submit(make()).await, replayed(&first), "promised for 24 hours");
+    // An hour forward and back again loses nothing.
+    bed.clock.step(HOUR);
+    desk.ok(put("note", "other", r#"{"n":2}"#)).await;
+    bed.clock.step_back(2 * HOUR);
+    desk.ok(put("note", "other", r#"{"n":3}"#)).await;
+    assert_eq!(desk.submit(make()).await, replayed(&first));
+    bed.clock.step(30 * HOUR);
+    desk.ok(put("note", "other", r#"{"n":4}"#)).await;
+    // The answers are forgotten after a write; whoever comes next is carried out again.
+    let late = desk.submit(make()).await;
+    assert!(matches!(late.result.unwrap_err().refusal, Refusal::AlreadyExists { .. }));
+    check_everything(&desk, &Catalog::builtin()).await;
+}
+
+async fn forgetting_keeps_up_with_any_number_of_answers(bed: Bed) {
+    let desk = Desk::open(&bed).await;
+    let log = desk.log.0;
+    bed.execute(&format!(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2500) \
+         INSERT INTO idempotency SELECT {log}, 'POST', '/a', 'k' || i, x'01', '{{}}', 0 FROM n"
+    ));
+    bed.clock.step(HOUR);
+    for n in 0..4 {
+        desk.ok(put("note", "n", &format!(r#"{{"n":{n}}}"#))).await;
+    }
+    // The writer forgets between two flights: the sign of life comes after the last of it.
+    desk.store.ready().await.unwrap();
+    assert_eq!(bed.number("SELECT count(*) AS number FROM idempotency"), 0);
+}
+
 on_every_engine! {
     an_answer_is_given_again_to_the_letter_also_after_a_restart,
     another_body_under_the_same_key_is_refused_and_changes_nothing,
@@ -166,4 +207,6 @@ on_every_engine! {
     a_replay_comes_before_conditions,
     keys_belong_to_a_log_a_method_and_a_path,
     a_write_without_a_key_is_never_remembered,
+    answers_are_kept_for_a_day_whatever_the_clock_does_and_then_forgotten,
+    forgetting_keeps_up_with_any_number_of_answers,
 }
