@@ -135,8 +135,12 @@ impl SqliteStore {
 impl Store for SqliteStore {
     async fn write(&self, log: LogId, submission: Submission) -> Result<Answer, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.send("write", Message::Write(Box::new(Job { log, submission, reply })))?;
+        // Counted before it is sent: the writer sets the gauge, and may do so at once.
         self.metrics.queue_depth.inc();
+        if let Err(error) = self.send("write", Message::Write(Box::new(Job { log, submission, reply }))) {
+            self.metrics.queue_depth.dec();
+            return Err(error);
+        }
         answer.await.unwrap_or_else(|_| Err(gone("write")))
     }
 

@@ -70,6 +70,17 @@ async fn a_batch_limit_of_one_commits_each_alone(bed: Bed) {
     check_everything(&desk, &Catalog::builtin()).await;
 }
 
+async fn when_all_are_answered_nothing_waits(bed: Bed) {
+    let metrics = Arc::new(Metrics::new().unwrap());
+    let desk = Desk::open_with(&bed, Options { metrics: metrics.clone(), ..Options::default() }).await;
+    for round in 0..50 {
+        let writes: Vec<_> =
+            (0..8).map(|n| desk.spawn(one(put("note", &format!("n{n}"), &format!(r#"{{"r":{round}}}"#))))).collect();
+        join_all(writes).await;
+        assert_eq!(metrics.queue_depth.get(), 0, "round {round}");
+    }
+}
+
 async fn a_later_submission_sees_what_an_earlier_one_of_its_flight_did(bed: Bed) {
     let desk = Desk::open(&bed).await;
     desk.ok(create("customer", "c", "{}")).await;
@@ -214,6 +225,7 @@ on_every_engine! {
     everybody_is_answered_with_their_own_line,
     what_waits_together_commits_together,
     a_batch_limit_of_one_commits_each_alone,
+    when_all_are_answered_nothing_waits,
     a_later_submission_sees_what_an_earlier_one_of_its_flight_did,
     one_that_cannot_be_written_does_not_harm_its_neighbours,
     many_writers_of_one_entity_leave_a_log_that_is_its_state,
