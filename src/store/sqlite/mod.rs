@@ -145,7 +145,9 @@ impl Store for SqliteStore {
     }
 
     async fn head(&self, log: LogId) -> Result<watch::Receiver<Seq>, StoreError> {
-        if let Some(receiver) = self.heads.get(log) {
+        // A watch that stands at zero may be one that another caller has just begun and not yet told the
+        // head: only a read says that the log is empty.
+        if let Some(receiver) = self.heads.get(log).filter(|receiver| *receiver.borrow() > Seq::ZERO) {
             return Ok(receiver);
         }
         let name = self.readers.read("find a log", move |connection| access::log_name(connection, log)).await?;

@@ -187,6 +187,28 @@ async fn a_refusal_or_a_write_that_changes_nothing_wakes_nobody(bed: Bed) {
     assert!(!head.has_changed().unwrap(), "the heads of two logs are two heads");
 }
 
+/// Nobody is told an older head than the one the database had when they asked.
+async fn a_head_is_never_older_than_the_question(bed: Bed) {
+    let mut desk = Desk::open(&bed).await;
+    desk.batch((0..50).map(|n| put("note", &format!("n{n}"), "{}")).collect()).await;
+    for round in 0..5 {
+        desk = desk.reopened(&bed).await;
+        let ask = || {
+            let (store, log) = (desk.store.clone(), desk.log);
+            tokio::spawn(async move { store.head(log).await.unwrap().borrow().get() })
+        };
+        // Others ask while the first one's answer is being found.
+        let mut asked = vec![ask()];
+        while !asked[0].is_finished() && asked.len() < 500 {
+            asked.push(ask());
+            tokio::task::yield_now().await;
+        }
+        for head in join_all(asked).await {
+            assert_eq!(head.unwrap(), 50, "round {round}");
+        }
+    }
+}
+
 async fn a_dropped_question_does_not_take_the_write_back(bed: Bed) {
     let desk = Desk::open(&bed).await;
     let mut head = desk.store.head(desk.log).await.unwrap();
@@ -231,6 +253,7 @@ on_every_engine! {
     many_writers_of_one_entity_leave_a_log_that_is_its_state,
     the_head_moves_after_the_commit_and_before_the_answer,
     a_refusal_or_a_write_that_changes_nothing_wakes_nobody,
+    a_head_is_never_older_than_the_question,
     a_dropped_question_does_not_take_the_write_back,
     readers_see_a_transaction_whole_or_not_at_all,
 }
