@@ -13,5 +13,6 @@
     reason = "a test stops loudly"
 )]
 
+mod properties;
 mod store_contract;
 mod support;
