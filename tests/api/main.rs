@@ -1,0 +1,19 @@
+//! One binary with every test that speaks HTTP: the real server on a real socket, and the real program
+//! where a process matters.
+//!
+//! Expectations are computed here, from the bytes on the wire: nothing is checked against what it was
+//! made with. Every answer of every test is held against openapi.yaml by the client.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    reason = "a test stops loudly"
+)]
+
+mod corpus;
+mod crash;
+mod openapi;
+mod support;
