@@ -16,4 +16,6 @@
 mod corpus;
 mod crash;
 mod openapi;
+mod pages;
+mod parameters;
 mod support;

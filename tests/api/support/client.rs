@@ -142,7 +142,9 @@ impl Asking<'_> {
         for (name, value) in self.client.headers.iter().chain(&self.headers) {
             request = request.header(name, value);
         }
-        let response = match self.body {
+        // Without a body these still say that its length is 0.
+        let has_length = ["POST", "PUT", "PATCH"].contains(&self.method.as_str());
+        let response = match self.body.or(has_length.then(Vec::new)) {
             Some(body) => self.client.agent.run(request.body(body).unwrap()),
             None => self.client.agent.run(request.body(()).unwrap()),
         };

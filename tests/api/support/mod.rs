@@ -59,3 +59,31 @@ pub fn at_once<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
+
+/// Fifteen lines of every kind: creates, updates, a re-creation, an action, a batch, tombstones with and
+/// without data. Gives the lines as the feed sends them.
+pub fn seed(client: &Client) -> Vec<Entry> {
+    client.put("/v1/entities/customer/cus_1", r#"{"name":"Ada"}"#).expect(201);
+    client.put("/v1/entities/subscription/sub_1", r#"{"status":"active","customer":"cus_1"}"#).expect(201);
+    client.patch("/v1/entities/subscription/sub_1", r#"{"plan":"pro"}"#).expect(200);
+    client.put("/v1/entities/note/a", r#"{"n":1}"#).expect(201);
+    client.put("/v1/entities/note/b", r#"{"n":1}"#).expect(201);
+    client.delete("/v1/entities/note/a").expect(200);
+    client.put("/v1/entities/note/a", r#"{"n":2}"#).expect(201);
+    client.ask("POST", "/v1/entities/subscription/sub_1/cancel").send().expect(200);
+    let put = |id: &str| format!(r#"{{"op":"put","resource":"note","id":"{id}","data":{{"n":1}}}}"#);
+    client.ask("POST", "/v1/batch").ndjson(&[put("c"), put("d"), put("e")].join("\n")).send().expect(200);
+    client.delete("/v1/entities/note/c").expect(200);
+    client.put("/v1/entities/subscription/sub_2", r#"{"status":"trialing"}"#).expect(201);
+    client.ask("POST", "/v1/entities/subscription/sub_2/expire").send().expect(200);
+    client.put("/v1/entities/note/b", r#"{"n":2}"#).expect(200);
+    let lines = client.all_lines();
+    assert_eq!(lines.len(), 15);
+    lines
+}
+
+/// One NDJSON body of puts.
+pub fn puts<'a>(resource: &str, ids: impl IntoIterator<Item = &'a str>, data: &str) -> String {
+    let put = |id| format!(r#"{{"op":"put","resource":"{resource}","id":"{id}","data":{data}}}"#);
+    ids.into_iter().map(put).collect::<Vec<_>>().join("\n")
+}
