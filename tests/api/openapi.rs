@@ -153,7 +153,7 @@ fn check_example(named: &str, status: &str, media_type: &str, example: &Value) {
             assert!(lines.count() > 0, "{named}");
         }
         "application/x-ndjson" => drop(parse_lines(example.as_str().unwrap().as_bytes())),
-        "application/json" | "application/merge-patch+json" => {
+        "application/json" | "application/merge-patch+json" | "application/yaml" => {
             assert!(example.is_object() || example.is_array(), "{named}: {example}");
         }
         _ => assert!(example.is_string(), "{named}: {example}"),
