@@ -80,6 +80,11 @@ fn the_expectation_of_the_corpus_is_worked_out_rightly() {
     assert_eq!(compacted(text), "{\"b\":[1.00e5,\"é / 😀 \\u2028\"],\"a\":\"\\\"\\n\"}");
 }
 
+/// No resource of these tests is declared.
+fn undeclared() -> Options {
+    Options { catalog: Catalog::from_toml("[resource.unused]\nprefix = \"u_\"\n").unwrap(), ..Options::default() }
+}
+
 /// What was kept, by the name of its file.
 struct Kept {
     name: String,
@@ -104,7 +109,7 @@ fn every_file_of_the_corpus_is_kept_byte_for_byte_or_refused_without_a_trace(bed
     assert_eq!(listed, files(&folder.join("json/entity")), "the index names every file");
     assert!(listed.len() >= 50);
 
-    let server = bed.start_with(Options { catalog: Catalog::from_toml("").unwrap(), ..Options::default() });
+    let server = bed.start_with(undeclared());
     let client = server.client.clone();
     let mut kept = Vec::new();
     for row in rows {
@@ -139,7 +144,7 @@ fn every_file_of_the_corpus_is_kept_byte_for_byte_or_refused_without_a_trace(bed
     client.get("/v1/log").expect(200);
     drop(client);
     server.stop();
-    let server = bed.start_with(Options { catalog: Catalog::from_toml("").unwrap(), ..Options::default() });
+    let server = bed.start_with(undeclared());
     compare_feed(&server.client, &kept, "in the feed after a restart");
     let compact = server.client.get("/v1/changes?compact=true&limit=1000").expect(200).lines();
     compact.iter().zip(&kept).for_each(|(entry, one)| one.compare(entry, "in a compact bootstrap"));
@@ -167,7 +172,7 @@ fn files(folder: &Path) -> BTreeSet<String> {
 
 /// Writes each object under its resource and reads all of them back.
 fn write_and_read_back(bed: &Bed, objects: &[(String, String, String)]) {
-    let server = bed.start_with(Options { catalog: Catalog::from_toml("").unwrap(), ..Options::default() });
+    let server = bed.start_with(undeclared());
     for (resource, id, text) in objects {
         let written = server.client.put(&target(resource, id), text).expect(201).line();
         assert_eq!(written.data_text(), compacted(text), "{resource}/{id} in the answer");

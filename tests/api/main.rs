@@ -13,9 +13,12 @@
     reason = "a test stops loudly"
 )]
 
+mod access;
+mod bootstrap;
 mod corpus;
 mod crash;
 mod openapi;
 mod pages;
 mod parameters;
 mod support;
+mod writes;
