@@ -1,5 +1,6 @@
 //! What the people who run it look at: one registry in Prometheus form, every instrument named here.
 
+use prometheus::proto::{Metric, MetricFamily};
 use prometheus::{
     Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
@@ -12,7 +13,7 @@ const COMMIT_BUCKETS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.
 /// Every instrument of the server.
 pub struct Metrics {
     registry: Registry,
-    /// Submissions answered, by `result`: `written`, `unchanged`, `refused`, `replayed`, `failed`.
+    /// Submissions answered, by `result`: `accepted`, `refused`, `replayed`, `failed`.
     pub writes: IntCounterVec,
     /// Changes committed.
     pub changes: IntCounter,
@@ -95,8 +96,43 @@ impl Metrics {
 
     /// The text that a scraper reads.
     pub fn render(&self) -> Result<String, prometheus::Error> {
-        let mut text = Vec::new();
-        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
+        encode(&self.registry.gather())
+    }
+
+    /// The part of it that one account may see: the series of its own log. Sums over all logs would tell
+    /// how much the others write.
+    pub fn render_for(&self, log: &str) -> Result<String, prometheus::Error> {
+        let is_own =
+            |metric: &Metric| metric.get_label().iter().any(|label| label.name() == "log" && label.value() == log);
+        let mut families = self.registry.gather();
+        for family in &mut families {
+            family.mut_metric().retain(is_own);
+        }
+        families.retain(|family| !family.get_metric().is_empty());
+        encode(&families)
+    }
+}
+
+fn encode(families: &[MetricFamily]) -> Result<String, prometheus::Error> {
+    let mut text = Vec::new();
+    TextEncoder::new().encode(families, &mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_sees_the_series_of_its_own_log_only() {
+        let metrics = Metrics::new().unwrap();
+        metrics.head.with_label_values(&["mine"]).set(7);
+        metrics.head.with_label_values(&["theirs"]).set(9);
+        metrics.changes.inc_by(16);
+        let all = metrics.render().unwrap();
+        assert!(all.contains("theirs") && all.contains("scroll_changes_total 16"));
+        let own = metrics.render_for("mine").unwrap();
+        assert!(own.contains("scroll_head{log=\"mine\"} 7"), "{own}");
+        assert!(!own.contains("theirs") && !own.contains("scroll_changes_total"), "{own}");
     }
 }

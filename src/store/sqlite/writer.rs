@@ -127,6 +127,7 @@ impl Writer {
             self.heads.moved(log, head);
         }
         for (job, answer) in jobs.into_iter().zip(flown.answers) {
+            self.metrics.writes.with_label_values(&[result_of(&answer)]).inc();
             // The client may be gone; the write stands.
             let _ = job.reply.send(Ok(answer));
         }
@@ -139,6 +140,8 @@ impl Writer {
             let this = error.as_ref().map(StoreError::same_kind);
             let this = error.take().or(this).unwrap_or_else(|| super::error::gone("write"));
             error = Some(this.same_kind());
+            self.metrics.writes.with_label_values(&["failed"]).inc();
+            // The client may be gone.
             let _ = job.reply.send(Err(this));
         }
     }
@@ -233,6 +236,15 @@ fn fly_log(
         flown.heads.push((log, head));
     }
     Ok(())
+}
+
+/// How a submission ended, as the metric of it is labelled.
+fn result_of(answer: &Answer) -> &'static str {
+    match answer {
+        Answer { is_replayed: true, .. } => "replayed",
+        Answer { result: Ok(_), .. } => "accepted",
+        Answer { result: Err(_), .. } => "refused",
+    }
 }
 
 /// Errors that another batch would not meet: not those of the whole database.
