@@ -250,6 +250,13 @@ fn accounts_see_nothing_of_each_other(bed: Bed) {
     assert_ne!(a.get("/v1/log").expect(200).json()["epoch"], b.get("/v1/log").expect(200).json()["epoch"]);
     let answer = b.get("/v1/log").expect(200);
     assert!(!answer.text().contains("secret.a"));
+    let metrics = b.get("/metrics").expect(200);
+    assert!(
+        metrics.text().contains("scroll_head{log=\"b\"} 15") && !metrics.text().contains("default"),
+        "{}",
+        metrics.text()
+    );
+    assert!(!metrics.text().contains("scroll_changes_total"), "a sum over all accounts");
     // The same id, ETag and Idempotency-Key in both.
     let ask = |client: &Client| {
         client

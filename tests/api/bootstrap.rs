@@ -15,6 +15,9 @@ on_every_engine![
     numbers_are_never_used_again_after_a_restart,
 ];
 
+/// What a consumer holds.
+type Copy = BTreeMap<(String, String), Entry>;
+
 fn the_vectors_of_the_protocol_come_out_of_a_real_log(bed: Bed) {
     let server = bed.start();
     let client = &server.client;
@@ -53,7 +56,7 @@ fn churn(client: &Client, writer: usize, stop: &AtomicBool) -> usize {
 fn snapshots_and_tails_under_writing_give_what_the_log_gives(bed: Bed) {
     let server = bed.start();
     let stop = AtomicBool::new(false);
-    let mut copies: Vec<(BTreeMap<(String, String), Entry>, u64)> = Vec::new();
+    let mut copies: Vec<(Copy, u64)> = Vec::new();
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..8)
             .map(|writer| {

@@ -121,7 +121,8 @@ fn every_example_parses_and_fits_the_status_it_stands_under() {
                     Some(examples) => examples.values().map(|example| &resolved(example)["value"]).collect(),
                     None => described.get("example").into_iter().collect(),
                 };
-                assert!(!examples.is_empty(), "{named} has no example");
+                let is_for_machines = media_type.contains("json");
+                assert!(!examples.is_empty() || !is_for_machines, "{named} has no example");
                 for example in examples {
                     check_example(&named, status, media_type, example);
                     count += 1;

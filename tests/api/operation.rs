@@ -224,7 +224,7 @@ fn a_signal_drains_within_ten_seconds_and_what_runs_finishes(bed: Bed) {
     let (_, headers) = page.answer_head().unwrap();
     // A connection that is open already, and a write whose body is not there yet.
     let mut idle = raw::Wire::open(process.address);
-    let ready = format!("GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n");
+    let ready = "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n";
     idle.exchange(ready.as_bytes()).unwrap().expect(200);
     let began = Instant::now();
     process.terminate();

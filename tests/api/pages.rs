@@ -61,7 +61,9 @@ impl Asked {
     fn owed<'a>(&self, log: &'a [Entry], until: u64) -> Vec<&'a Entry> {
         let within = |entry: &&Entry| entry.seq > self.since && entry.seq <= until && self.matches(entry);
         let mut newest = BTreeMap::new();
-        log.iter().filter(within).for_each(|entry| drop(newest.insert(entry.name(), entry.seq)));
+        log.iter().filter(within).for_each(|entry| {
+            newest.insert(entry.name(), entry.seq);
+        });
         let is_owed = |entry: &&Entry| {
             let is_newest = newest[&entry.name()] == entry.seq;
             !self.is_compact || (is_newest && !(self.since == 0 && entry.deleted))
@@ -363,6 +365,9 @@ fn codings_decode_to_the_same_bytes(bed: Bed) {
     }
 }
 
+/// A client, a target, headers.
+type Variant<'a> = (&'a Client, &'a str, Vec<(&'a str, &'a str)>);
+
 fn a_page_is_known_again_only_to_the_same_key_log_form_coding_and_range(bed: Bed) {
     let server = bed.start();
     seed(&server.client);
@@ -377,7 +382,7 @@ fn a_page_is_known_again_only_to_the_same_key_log_form_coding_and_range(bed: Bed
     };
     let gzip = [("Accept-Encoding", "gzip")];
     let json = [("Accept", "application/json")];
-    let variants: Vec<(&Client, &str, Vec<(&str, &str)>)> = vec![
+    let variants: Vec<Variant<'_>> = vec![
         (&server.client, target, vec![]),
         (&server.client, target, gzip.to_vec()),
         (&server.client, target, vec![("Accept-Encoding", "br")]),

@@ -5,10 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use diesel::SqliteConnection;
 use diesel::connection::SimpleConnection as _;
-use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text};
+use diesel::{Connection as _, SqliteConnection};
 use scroll::access::{NewKey, Scope};
 use scroll::api::Limits;
 use scroll::change::time::Clock;
@@ -77,18 +75,6 @@ pub struct Bed {
     dir: TempDir,
 }
 
-#[derive(QueryableByName)]
-struct NumberRow {
-    #[diesel(sql_type = BigInt)]
-    number: i64,
-}
-
-#[derive(QueryableByName)]
-struct TextRow {
-    #[diesel(sql_type = Text)]
-    text: String,
-}
-
 impl Bed {
     pub fn new(engine: Engine) -> Bed {
         Bed { engine, clock: Arc::default(), dir: tempfile::tempdir().unwrap() }
@@ -155,16 +141,6 @@ impl Bed {
     /// Carries out SQL past the server.
     pub fn execute(&self, sql: &str) {
         self.connect().batch_execute(sql).unwrap();
-    }
-
-    /// What `SELECT … AS number` says.
-    pub fn number(&self, sql: &str) -> i64 {
-        diesel::sql_query(sql).get_result::<NumberRow>(&mut self.connect()).unwrap().number
-    }
-
-    /// What `SELECT … AS text` says.
-    pub fn text(&self, sql: &str) -> String {
-        diesel::sql_query(sql).get_result::<TextRow>(&mut self.connect()).unwrap().text
     }
 }
 

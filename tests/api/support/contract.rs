@@ -51,7 +51,8 @@ pub const PROBLEMS: &[(&str, u16, &[&str], &[&str])] = &[
 ];
 
 /// Every documented operation: the parts of its path, and the statuses by method.
-static OPERATIONS: LazyLock<Vec<(Vec<String>, BTreeMap<String, BTreeSet<u16>>)>> = LazyLock::new(|| {
+type Operations = Vec<(Vec<String>, BTreeMap<String, BTreeSet<u16>>)>;
+static OPERATIONS: LazyLock<Operations> = LazyLock::new(|| {
     let paths = DOCUMENT["paths"].as_object().unwrap();
     let parts = |path: &str| path.split('/').map(str::to_owned).collect();
     paths.iter().map(|(path, item)| (parts(path), statuses_by_method(item))).collect()
