@@ -135,12 +135,10 @@ impl SqliteStore {
 impl Store for SqliteStore {
     async fn write(&self, log: LogId, submission: Submission) -> Result<Answer, StoreError> {
         let (reply, answer) = oneshot::channel();
-        // Counted before it is sent: the writer sets the gauge, and may do so at once.
+        // Counted before it waits: the writer, which sets the gauge when it takes it, may be quicker.
         self.metrics.queue_depth.inc();
-        if let Err(error) = self.send("write", Message::Write(Box::new(Job { log, submission, reply }))) {
-            self.metrics.queue_depth.dec();
-            return Err(error);
-        }
+        let sent = self.send("write", Message::Write(Box::new(Job { log, submission, reply })));
+        sent.inspect_err(|_| self.metrics.queue_depth.dec())?;
         answer.await.unwrap_or_else(|_| Err(gone("write")))
     }
 
