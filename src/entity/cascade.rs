@@ -13,6 +13,10 @@ use crate::change::{EntityKey, Verb};
 /// stays bounded. Larger families are deleted child by child.
 pub const MAX_CASCADE: usize = 10_000;
 
+/// Most generations of such a family. Each costs a load under the lock of the log, and only a resource that
+/// refers to itself can have more of them than there are declared types.
+pub const MAX_GENERATIONS: usize = 100;
+
 /// Most references that a refusal names.
 const MAX_NAMED: usize = 10;
 
@@ -27,36 +31,54 @@ pub fn children_first(state: &State, root: &EntityKey) -> Result<Vec<Effect>, Un
     Ok(children.map(|key| Effect { key, verb: Verb::deleted(), after: After::Gone { kept: None } }).collect())
 }
 
-/// What of `root`'s family is not known yet, as far as the known part shows it: level by level, so that a
-/// family costs one load for each generation.
-pub fn unknown_family(state: &State, root: &EntityKey) -> Needs {
+/// What of `root`'s family is not known yet, as far as the known part shows it: generation by generation,
+/// so that a family costs one load for each. A family that is known to be too large needs nothing more: it
+/// would be refused, and loading the rest of it could take the writer minutes.
+pub fn unknown_family(state: &State, root: &EntityKey) -> Result<Needs, Refusal> {
     let mut needs = Needs::default();
     let mut seen = BTreeSet::from([root.clone()]);
-    let mut waiting = vec![root.clone()];
-    while let Some(key) = waiting.pop() {
-        if !state.knows_entity(&key) {
-            needs.entities.insert(key.clone());
-        }
-        needs.tallies.insert(key.resource.clone());
-        match state.referrers(&key) {
-            Ok(links) => {
-                for link in links.iter().filter(|link| cascades(state, link)) {
-                    if seen.len() <= MAX_CASCADE && seen.insert(link.from.clone()) {
-                        waiting.push(link.from.clone());
-                    }
-                }
+    let mut generation = vec![root.clone()];
+    for _ in 0..=MAX_GENERATIONS {
+        let mut children = Vec::new();
+        for key in &generation {
+            children.extend(known_children(state, key, &mut needs)?.into_iter().filter(|key| seen.insert(key.clone())));
+            // One more than the limit, because `root` itself does not count.
+            if seen.len() > MAX_CASCADE + 1 {
+                return Err(too_large());
             }
-            Err(Undecided::Unknown(more)) => needs.add(*more),
-            Err(Undecided::Refused(_)) => {}
         }
+        if children.is_empty() {
+            return Ok(needs);
+        }
+        generation = children;
     }
-    needs
+    Err(too_large())
+}
+
+/// The children of `key` that are known; what is not known of it is added to `needs`.
+fn known_children(state: &State, key: &EntityKey, needs: &mut Needs) -> Result<Vec<EntityKey>, Refusal> {
+    if !state.knows_entity(key) {
+        needs.entities.insert(key.clone());
+    }
+    needs.tallies.insert(key.resource.clone());
+    match state.referrers(key) {
+        Ok(links) => Ok(links.iter().filter(|link| cascades(state, link)).map(|link| link.from.clone()).collect()),
+        Err(Undecided::Unknown(more)) => {
+            needs.add(*more);
+            Ok(Vec::new())
+        }
+        Err(Undecided::Refused(refusal)) => Err(refusal),
+    }
+}
+
+fn too_large() -> Refusal {
+    Refusal::CascadeTooLarge { limit: MAX_CASCADE }
 }
 
 /// `root` and everything that cascades from it, each once, every child before its parents. The walk keeps
 /// its own stack, so a long chain of parents cannot exhaust the thread's.
 fn family(state: &State, root: &EntityKey) -> Result<Vec<EntityKey>, Undecided> {
-    let unknown = unknown_family(state, root);
+    let unknown = unknown_family(state, root)?;
     if !unknown.entities.is_empty() || !unknown.referrers.is_empty() {
         return Err(Undecided::Unknown(Box::new(unknown)));
     }
@@ -70,9 +92,6 @@ fn family(state: &State, root: &EntityKey) -> Result<Vec<EntityKey>, Undecided> 
         }
         if !seen.insert(key.clone()) {
             continue;
-        }
-        if seen.len() > MAX_CASCADE + 1 {
-            return Err(Refusal::CascadeTooLarge { limit: MAX_CASCADE }.into());
         }
         stack.push((key.clone(), true));
         for link in state.referrers(&key)?.iter().rev().filter(|link| cascades(state, link)) {

@@ -16,7 +16,7 @@ mod refusal;
 mod state;
 pub mod types;
 
-pub use cascade::MAX_CASCADE;
+pub use cascade::{MAX_CASCADE, MAX_GENERATIONS};
 pub use command::{Answer, Command, IdempotentRequest, Operation, Outcome, Submission, Work};
 pub use decide::{After, Decision, Effect, decide};
 pub use flight::{Flight, Writes};
@@ -24,3 +24,6 @@ pub use idempotency::{Remembered, RequestKey};
 pub use precondition::Preconditions;
 pub use refusal::{Refusal, Refused};
 pub use state::{Facts, Link, Live, Needs, State, Undecided, links};
+
+#[cfg(test)]
+mod tests;

@@ -144,8 +144,9 @@ pub async fn position_at(
         return Ok(position);
     };
     let reached = tokio::time::timeout(MIN_HEAD_WAIT, head.wait_for(|head| *head >= min_head)).await;
-    match reached {
-        Ok(Ok(_)) => Ok(store.position(log).await?),
+    // What was seen is a lock on the head: held while the store is asked again, nobody could move the head.
+    match reached.map(|seen| seen.map(drop)) {
+        Ok(Ok(())) => Ok(store.position(log).await?),
         Ok(Err(_)) => Err(StoreError::Draining { operation: "wait for a head" }.into()),
         Err(_) => Err(FeedError::Behind { min_head }),
     }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::document::shortened;
 use super::{Kind, kind as kinds};
+use crate::entity::MAX_GENERATIONS;
 use crate::entity::types::Violation;
 use crate::entity::{Refusal, Refused};
 
@@ -86,8 +87,8 @@ fn detail_of_refusal(refusal: &Refusal) -> String {
             None => kinds::STILL_REFERENCED.when.to_owned(),
         },
         Refusal::CascadeTooLarge { limit } => format!(
-            "this delete would take more than {limit} entities with it; delete those that point to it first, \
-             some at a time, then delete it again"
+            "this delete would take more than {limit} entities with it, or more than {MAX_GENERATIONS} \
+             generations of them; delete those that point to it first, some at a time, then delete it again"
         ),
         Refusal::PreconditionFailed { current: Some(etag) } => format!("the entity's ETag is {etag}"),
         Refusal::PreconditionFailed { current: None } => "the entity does not exist".to_owned(),

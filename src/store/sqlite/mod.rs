@@ -135,13 +135,17 @@ impl SqliteStore {
 impl Store for SqliteStore {
     async fn write(&self, log: LogId, submission: Submission) -> Result<Answer, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.send("write", Message::Write(Box::new(Job { log, submission, reply })))?;
+        // Counted before it waits: the writer, which sets the gauge when it takes it, may be quicker.
         self.metrics.queue_depth.inc();
+        let sent = self.send("write", Message::Write(Box::new(Job { log, submission, reply })));
+        sent.inspect_err(|_| self.metrics.queue_depth.dec())?;
         answer.await.unwrap_or_else(|_| Err(gone("write")))
     }
 
     async fn head(&self, log: LogId) -> Result<watch::Receiver<Seq>, StoreError> {
-        if let Some(receiver) = self.heads.get(log) {
+        // A watch that stands at zero may be one that another caller has just begun and not yet told the
+        // head: only a read says that the log is empty.
+        if let Some(receiver) = self.heads.get(log).filter(|receiver| *receiver.borrow() > Seq::ZERO) {
             return Ok(receiver);
         }
         let name = self.readers.read("find a log", move |connection| access::log_name(connection, log)).await?;
