@@ -193,7 +193,7 @@ fn every_object_of_a_billing_api_comes_back_through_the_feed(bed: Bed) {
     let objects: Vec<_> = resources
         .iter()
         .map(|(name, object)| {
-            let id = object["id"].as_str().unwrap_or(name).to_owned();
+            let id = object["id"].as_str().filter(|id| !id.is_empty()).unwrap_or(name).to_owned();
             (name.replace('/', "."), id, serde_json::to_string_pretty(object).unwrap())
         })
         .collect();
