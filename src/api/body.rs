@@ -8,15 +8,15 @@ use bytes::Bytes;
 
 use super::middleware::access_log::Entry;
 
-/// The body that GET would stream and HEAD leaves away.
+/// The body that GET would send and HEAD leaves away, with the size that it would have.
 #[derive(Debug, Clone, Copy)]
-pub struct Unsent;
+pub struct Unsent(pub BodySize);
 
 impl MessageBody for Unsent {
     type Error = std::convert::Infallible;
 
     fn size(&self) -> BodySize {
-        BodySize::Stream
+        self.0
     }
 
     fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {

@@ -174,6 +174,10 @@ impl Store for SqliteStore {
         self.readers.read("read changes", read).await
     }
 
+    async fn length(&self, log: LogId, scan: Scan, fields: Fields) -> Result<u64, StoreError> {
+        self.readers.read("add up a page", move |connection| scan::length(connection, log, &scan, fields)).await
+    }
+
     async fn tally_at(&self, log: LogId, at: Seq) -> Result<Tally, StoreError> {
         self.readers.read("read a checkpoint", move |connection| scan::tally_at(connection, log, at)).await
     }

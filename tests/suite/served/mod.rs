@@ -1,0 +1,4 @@
+//! The whole server on a database of its own, spoken to over a plain socket: what only HTTP shows.
+
+mod pages;
+mod wire;
