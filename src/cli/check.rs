@@ -1,4 +1,5 @@
-//! `scroll check`: reads logs through the audit ([`crate::feed::audit`]) and tells what it found.
+//! `scroll check`: lets the database audit its own file, reads logs through the audit
+//! ([`crate::feed::audit`]), and tells what it found.
 //!
 //! Ends with 0 when everything is in order, 1 when something is wrong, 2 when it could not tell: a check
 //! that stops half-way never looks like a clean one. Works beside a running server, at the head it met.
@@ -61,14 +62,24 @@ impl Check {
     pub async fn run(self) -> Result<(), CliError> {
         must_exist(&self.database)?;
         let opened = open(&self.database, self.types.catalog, DEFAULT_MAX_BATCH, OpenMode::Beside).await?;
+        let mut untold = Vec::new();
+        let mut has_findings = match storage(opened.store.as_ref()).await {
+            Ok(found) => {
+                found.iter().try_for_each(|what| terminal::say(&format!("storage: {what}")))?;
+                !found.is_empty()
+            }
+            Err(why) => {
+                untold.push(format!("storage: {why}"));
+                false
+            }
+        };
         let logs = match &self.log {
             None => opened.store.logs().await?,
             Some(name) => vec![opened.store.log(name).await?.ok_or_else(|| no_such_log(name))?],
         };
         if logs.is_empty() {
-            return terminal::say("There is no log yet: nothing to check.");
+            terminal::say("There is no log yet: nothing more to check.")?;
         }
-        let (mut has_findings, mut untold) = (false, Vec::new());
         for log in &logs {
             match audit(opened.store.as_ref(), opened.catalog.clone(), log).await {
                 Ok(report) => has_findings |= tell(log, &report)?,
@@ -88,6 +99,14 @@ impl Check {
             (false, false) => Err(CliError::CouldNot("the check is not complete; see above".into())),
             (false, true) => Ok(()),
         }
+    }
+}
+
+/// What the database finds in its own file; that it cannot be read is a finding, too.
+async fn storage(store: &dyn Store) -> Result<Vec<String>, StoreError> {
+    match store.audit_storage().await {
+        Err(StoreError::Corrupt { detail, .. }) => Ok(vec![format!("unreadable: {detail}")]),
+        audited => audited,
     }
 }
 

@@ -171,6 +171,19 @@ fn check_cursor(position: &Position, request: &PageRequest) -> Result<Seq, FeedE
     Ok(since)
 }
 
+/// A whole bootstrap in one page has as many lines as entities live. Where the indexes of the database are
+/// damaged it would not, and a copy that lacks something is worse than no answer.
+fn check_bootstrap(scan: &Scan, upper: Seq, lines: u64, checkpoint: Option<Checkpoint>) -> Result<(), StoreError> {
+    let is_bootstrap = matches!(scan.depth, Depth::Newest { skips_tombstones: true, .. }) && scan.until == upper;
+    match checkpoint {
+        Some(Checkpoint { tally, .. }) if is_bootstrap && tally.count != lines => {
+            let detail = format!("{lines} entities are found at {upper}, but {} live", tally.count);
+            Err(StoreError::Corrupt { operation: "measure a page", detail })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// How far the page reaches, and what can be promised of it.
 async fn measure(
     store: &dyn Store,
@@ -202,6 +215,7 @@ async fn measure(
         true => Some(Checkpoint { seq: next, tally: store.tally_at(log, next).await? }),
         false => None,
     };
+    check_bootstrap(&scan, upper, lines, checkpoint)?;
     let is_dense = lines == next.distance_from(since);
     Ok(Page { position, since, next, lines, is_dense, checkpoint, scan, fields: request.fields })
 }

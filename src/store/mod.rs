@@ -103,6 +103,10 @@ pub trait Store: Send + Sync + 'static {
     /// Stored links in order, after a link, for audits.
     async fn audit_links(&self, log: LogId, after: Option<Link>, limit: usize) -> Result<Vec<Link>, StoreError>;
 
+    /// What the engine itself finds wrong with its file, indexes included, one sentence each; empty when all
+    /// is well. Looks at everything, so it takes its time.
+    async fn audit_storage(&self) -> Result<Vec<String>, StoreError>;
+
     /// Can the store read and write now?
     async fn ready(&self) -> Result<(), StoreError>;
 

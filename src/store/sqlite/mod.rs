@@ -262,6 +262,10 @@ impl Store for SqliteStore {
         self.readers.read("audit links", read).await
     }
 
+    async fn audit_storage(&self) -> Result<Vec<String>, StoreError> {
+        self.readers.read("audit the file", audit::storage).await
+    }
+
     async fn ready(&self) -> Result<(), StoreError> {
         self.readers.read("answer", access::answer).await?;
         // An immediate transaction: it takes the write lock, and gives it back.

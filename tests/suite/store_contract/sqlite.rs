@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use scroll::access::{NewKey, Scope};
 use scroll::entity::types::Catalog;
-use scroll::store::{OpenError, OpenMode};
+use scroll::feed::{FeedError, page};
+use scroll::store::{OpenError, OpenMode, StoreError};
 
 use crate::support::audit::check_everything;
 use crate::support::bed::{Bed, Options};
-use crate::support::commands::{log_name, one, put};
+use crate::support::commands::{log_name, one, put, whole_page};
 use crate::support::desk::{Desk, written};
 use crate::support::on_engine;
 
@@ -120,6 +121,50 @@ async fn a_file_that_is_no_database_is_refused_and_left_alone(bed: Bed) {
     assert_eq!(std::fs::read_to_string(bed.path()).unwrap(), text);
 }
 
+/// Leaves the index of the compact bootstrap without the entity `note/lost`: while that is written, the
+/// index covers nothing.
+async fn lose_an_index_entry(bed: &Bed) -> Desk {
+    let index = |condition: &str| {
+        bed.execute(&format!(
+            "PRAGMA writable_schema=ON; UPDATE sqlite_schema SET sql = \
+             'CREATE INDEX entities_by_seq ON entities (log_id, seq){condition}' WHERE name = 'entities_by_seq'"
+        ));
+    };
+    let desk = Desk::open(bed).await;
+    desk.ok(put("note", "kept", "{}")).await;
+    Bed::close(desk.store).await;
+    index(" WHERE seq < 0");
+    let desk = Desk::open(bed).await;
+    desk.ok(put("note", "lost", "{}")).await;
+    Bed::close(desk.store).await;
+    index("");
+    Desk::open(bed).await
+}
+
+async fn damage_of_the_file_is_found(bed: Bed) {
+    let desk = Desk::open(&bed).await;
+    desk.ok(put("note", "n", "{}")).await;
+    assert_eq!(desk.store.audit_storage().await.unwrap(), Vec::<String>::new());
+    Bed::close(desk.store).await;
+    let desk = lose_an_index_entry(&bed).await;
+    bed.execute("INSERT INTO links VALUES (77, 'a', 'b', 'c', 'd', 'e')");
+    let found = desk.store.audit_storage().await.unwrap();
+    assert!(found.iter().any(|said| said.contains("entities_by_seq")), "{found:?}");
+    assert!(found.iter().any(|said| said.contains("links belong to log 77")), "{found:?}");
+}
+
+async fn a_bootstrap_that_would_lack_an_entity_is_refused(bed: Bed) {
+    let desk = lose_an_index_entry(&bed).await;
+    let mut request = whole_page(true);
+    let refused = page::open(&*desk.store, &Catalog::builtin(), desk.log, &request).await.unwrap_err();
+    assert!(matches!(refused, FeedError::Store(StoreError::Corrupt { .. })), "{refused}");
+    request.is_compact = false;
+    assert_eq!(page::open(&*desk.store, &Catalog::builtin(), desk.log, &request).await.unwrap().lines, 2);
+    bed.execute("REINDEX");
+    request.is_compact = true;
+    assert_eq!(page::open(&*desk.store, &Catalog::builtin(), desk.log, &request).await.unwrap().lines, 2);
+}
+
 on_engine!(
     on_sqlite,
     Sqlite,
@@ -130,5 +175,7 @@ on_engine!(
     a_write_waits_for_a_shell_that_holds_the_lock,
     the_file_is_written_ahead_with_large_pages,
     a_url_without_a_place_for_a_durable_file_is_refused,
-    a_file_that_is_no_database_is_refused_and_left_alone
+    a_file_that_is_no_database_is_refused_and_left_alone,
+    damage_of_the_file_is_found,
+    a_bootstrap_that_would_lack_an_entity_is_refused
 );

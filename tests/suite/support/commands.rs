@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use scroll::change::{EntityId, EntityKey, Json, LogName, Resource, Seq};
+use scroll::change::{EntityId, EntityKey, Fields, Json, LogName, Resource, Selection, Seq};
 use scroll::entity::idempotency::hash_body;
 use scroll::entity::precondition::EtagCondition;
 use scroll::entity::{Command, IdempotentRequest, Operation, Preconditions, RequestKey, Submission, Work};
+use scroll::feed::{PageRequest, Since};
 
 pub fn resource(name: &str) -> Resource {
     Resource::parse(name).unwrap()
@@ -53,6 +54,21 @@ pub fn delete(resource: &str, id: &str) -> Command {
 
 pub fn action(resource: &str, id: &str, name: &str) -> Command {
     command(resource, id, Operation::Action(name.to_owned()))
+}
+
+/// A page of everything.
+pub fn whole_page(is_compact: bool) -> PageRequest {
+    PageRequest {
+        since: Since::After(Seq::ZERO),
+        until: None,
+        limit: u64::MAX,
+        selection: Selection::All,
+        is_compact,
+        fields: Fields::default(),
+        epoch: None,
+        min_head: None,
+        floor: None,
+    }
 }
 
 /// The command with `If-Match`.
