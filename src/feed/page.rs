@@ -31,6 +31,9 @@ pub struct PageRequest {
     pub limit: u64,
     /// The filter.
     pub selection: Selection,
+    /// The resources that the reader names: each must be known. What a key alone narrows the selection to
+    /// may not exist yet.
+    pub named: Vec<Resource>,
     /// Only the newest line of each entity.
     pub is_compact: bool,
     /// Extra members.
@@ -88,28 +91,13 @@ pub async fn open(store: &dyn Store, catalog: &Catalog, log: LogId, request: &Pa
     {
         return Err(FeedError::UntilBelowSince { until, since });
     }
-    check_resources(store, catalog, log, &request.selection).await?;
+    for resource in &request.named {
+        require_known(store, catalog, log, resource).await?;
+    }
     let position = position_at(store, log, request.epoch.as_deref(), request.min_head).await?;
     let since = check_cursor(&position, request)?;
     let upper = request.until.unwrap_or(position.head);
     measure(store, log, request, position, since, upper).await
-}
-
-async fn check_resources(
-    store: &dyn Store,
-    catalog: &Catalog,
-    log: LogId,
-    selection: &Selection,
-) -> Result<(), FeedError> {
-    let named = match selection {
-        Selection::All => &[],
-        Selection::Resources(resources) => resources.as_slice(),
-        Selection::Entities(resource, _) => std::slice::from_ref(resource),
-    };
-    for resource in named {
-        require_known(store, catalog, log, resource).await?;
-    }
-    Ok(())
 }
 
 /// A resource that is declared, or that the log ever had a line of.

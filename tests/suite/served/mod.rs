@@ -1,4 +1,5 @@
 //! The whole server on a database of its own, spoken to over a plain socket: what only HTTP shows.
 
+mod limited;
 mod pages;
 mod wire;

@@ -63,6 +63,7 @@ pub fn whole_page(is_compact: bool) -> PageRequest {
         until: None,
         limit: u64::MAX,
         selection: Selection::All,
+        named: Vec::new(),
         is_compact,
         fields: Fields::default(),
         epoch: None,

@@ -1,0 +1,25 @@
+//! Keys that are limited to some resources.
+
+use super::wire::Served;
+use crate::support::bed::Bed;
+use crate::support::on_every_engine;
+
+async fn a_key_for_what_was_never_written_reads_nothing_yet(bed: Bed) {
+    let served = Served::start(&bed).await;
+    let everything = served.key(None).await;
+    let limited = served.key(Some(&["plan", "invoice"])).await;
+    let page = served.get(&limited, "/v1/changes?since=0").await;
+    assert_eq!((page.status, page.body.as_slice()), (200, b"".as_slice()));
+    served.send(&everything, "PUT", "/v1/entities/note/n", "{}").await;
+    served.send(&everything, "PUT", "/v1/entities/plan/p", "{}").await;
+    let page = served.get(&limited, "/v1/changes?since=0&compact=true").await;
+    assert_eq!(page.status, 200);
+    assert!(String::from_utf8_lossy(&page.body).contains(r#""id":"p""#));
+    let named = served.get(&limited, "/v1/changes?resource=plan,invoice").await;
+    assert_eq!((named.status, named.slug().as_str()), (400, "unknown-resource"));
+    served.stop().await;
+}
+
+on_every_engine! {
+    a_key_for_what_was_never_written_reads_nothing_yet,
+}
