@@ -80,26 +80,45 @@ pub struct Extras {
     pub tx: Seq,
 }
 
+const TIME: &str = r#","time":"#;
+const PREV: &str = r#","prev":"#;
+const TX: &str = r#","tx":"#;
+/// What `prev` says where there is none.
+pub const NO_PREV: &str = "null";
+/// A time in its quotes: all of them are equally long (years 0000 to 9999).
+const QUOTED_TIME_BYTES: usize = r#""1970-01-01T00:00:00.000000Z""#.len();
+
 /// Appends a stored line with the asked-for extra members, without a line feed.
 pub fn append_line(out: &mut Vec<u8>, line: &str, fields: Fields, extras: Extras) {
     let body = line.strip_suffix('}').unwrap_or(line);
     let mut members = String::new();
     // Writing into a String cannot fail.
     if fields.time {
-        let _ = write!(members, r#","time":"{}""#, extras.time);
+        let _ = write!(members, r#"{TIME}"{}""#, extras.time);
     }
     if fields.prev {
+        members.push_str(PREV);
         match extras.prev {
-            Some(prev) => drop(write!(members, r#","prev":{prev}"#)),
-            None => members.push_str(r#","prev":null"#),
+            Some(prev) => drop(write!(members, "{prev}")),
+            None => members.push_str(NO_PREV),
         }
     }
     if fields.tx {
-        let _ = write!(members, r#","tx":{}"#, extras.tx);
+        let _ = write!(members, "{TX}{}", extras.tx);
     }
     out.extend_from_slice(body.as_bytes());
     out.extend_from_slice(members.as_bytes());
     out.push(b'}');
+}
+
+/// The bytes that [`append_line`] adds to every line whatever its values. The digits of `prev` (without one
+/// those of [`NO_PREV`]) and of `tx` come on top where they are asked for. So a database can add up the
+/// length of many lines without handing one over.
+pub fn fixed_bytes(fields: Fields) -> usize {
+    let time = if fields.time { TIME.len() + QUOTED_TIME_BYTES } else { 0 };
+    let prev = if fields.prev { PREV.len() } else { 0 };
+    let tx = if fields.tx { TX.len() } else { 0 };
+    time + prev + tx
 }
 
 #[cfg(test)]
@@ -134,6 +153,25 @@ mod tests {
             let line = Line::render(Seq::MAX, &key(id), &Verb::created(), false, Some(data));
             assert_eq!(line.data(), Some(data), "{id:?}");
             assert!(!line.as_str().contains('\u{2028}'));
+        }
+    }
+
+    #[test]
+    fn the_length_of_extra_members_is_their_fixed_part_and_their_digits() {
+        let line = r#"{"data":{"x":"é"}}"#;
+        for number in 0..8 {
+            let fields = Fields { time: number & 1 > 0, prev: number & 2 > 0, tx: number & 4 > 0 };
+            for (prev, tx) in [(None, Seq::new(1)), (Seq::new(99), Seq::new(100)), (Some(Seq::MAX), Some(Seq::MAX))] {
+                for micros in [0, 1_700_000_000_000_001, 253_402_300_799_999_999] {
+                    let extras = Extras { time: Timestamp::from_micros(micros), prev, tx: tx.unwrap() };
+                    let prev = prev.map_or(NO_PREV.to_owned(), |prev| prev.to_string());
+                    let digits = if fields.prev { prev.len() } else { 0 };
+                    let digits = digits + if fields.tx { extras.tx.to_string().len() } else { 0 };
+                    let mut out = Vec::new();
+                    append_line(&mut out, line, fields, extras);
+                    assert_eq!(out.len(), line.len() + fixed_bytes(fields) + digits, "{fields:?} {extras:?}");
+                }
+            }
         }
     }
 

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::database::{DatabaseArgs, log_name, no_such_log, open_beside};
+use super::database::{DatabaseArgs, log_name, no_such_log, open_beside, open_existing};
 use super::{CliError, terminal};
-use crate::access::{Key, NewKey, Scope};
+use crate::access::{KEY_NAME_EXPECTED, Key, NewKey, Scope, is_key_name};
 use crate::change::time::{Clock, SystemClock};
 use crate::change::{LogName, Resource, Timestamp};
 use crate::config::{DatabaseUrl, SettingFaults, parse_duration};
@@ -113,6 +113,9 @@ impl CreateArgs {
         for name in &self.resources {
             resources.extend(faults.keep_as("--resource", Resource::parse(name)));
         }
+        if self.name.as_deref().is_some_and(|name| !is_key_name(name)) {
+            faults.keep(Err::<(), _>(SettingFaults::one("--name", format!("expected {KEY_NAME_EXPECTED}"))));
+        }
         let expires_at = faults.keep(self.end(now));
         match (log, expires_at) {
             (Some(log), Some(expires_at)) if faults.each().is_empty() => {
@@ -145,7 +148,11 @@ impl CreateArgs {
 impl Keys {
     /// Runs the command.
     pub async fn run(self) -> Result<(), CliError> {
-        let store = open_beside(&self.database).await?.store;
+        let opened = match self.task {
+            Task::Create(_) => open_beside(&self.database).await?,
+            Task::List { .. } | Task::Revoke(_) => open_existing(&self.database).await?,
+        };
+        let store = opened.store;
         match self.task {
             Task::Create(key) => create(store.as_ref(), key).await,
             Task::List { log, as_json } => list(store.as_ref(), log, as_json).await,

@@ -37,6 +37,8 @@ fn plain_commands_need_no_settings() {
         "types check types.toml",
         "serve --log-format json --log-level debug --listen [::1]:0 --metrics-listen 127.0.0.1:9090",
         "serve --cors-origin https://a.example --cors-origin http://localhost:3000 --strict",
+        "serve --strict=false --listen 127.0.0.1:0",
+        "check --strict --log default",
     ] {
         assert_eq!(faults(plain), Vec::<String>::new(), "{plain}");
     }
@@ -68,9 +70,14 @@ fn every_fault_is_reported_at_once() {
 }
 
 #[test]
+fn a_switch_that_is_neither_on_nor_off_is_a_fault() {
+    assert_eq!(faults("serve --strict=ture --types /none/types.toml").len(), 2);
+}
+
+#[test]
 fn a_key_that_is_asked_for_wrongly_is_told_everything() {
-    let said = faults("keys create --log a/b --scope read --scope root --resource A --expires-in 1w");
-    assert_eq!(said.len(), 4, "{said:?}");
+    let said = faults("keys create --log a/b --scope read --scope root --resource A --expires-in 1w --name \u{7}");
+    assert_eq!(said.len(), 5, "{said:?}");
     assert!(faults("keys create --log a --scope read --expires-at 2001-01-01T00:00:00Z")[0].contains("over already"));
     assert!(faults("keys create --log a --scope read --expires-at tomorrow")[0].contains("RFC 3339"));
 }

@@ -76,9 +76,12 @@ pub enum Refusal {
     },
     /// Entities that must not lose it still point to this one.
     StillReferenced {
-        /// Some of them.
+        /// Some of those that the key covers.
         references: Vec<Reference>,
     },
+    /// A delete would take entities with it that the key does not cover. An answer about access: it is not
+    /// remembered.
+    OutsideKey,
     /// One delete would take more entities with it than one transaction carries.
     CascadeTooLarge {
         /// The limit.
@@ -94,6 +97,11 @@ pub enum Refusal {
         /// The ETag of the entity as it is, `None` when it is absent.
         current: Option<String>,
     },
+    /// The state would be larger than one may be. Like a body that is too large, it is not remembered.
+    StateTooLarge {
+        /// The limit, in bytes of the compact form.
+        limit: usize,
+    },
     /// The state would break the declared schema, or is no object.
     SchemaViolation {
         /// Where and why.
@@ -104,6 +112,14 @@ pub enum Refusal {
         /// The key.
         key: String,
     },
+}
+
+impl Refusal {
+    /// True when an Idempotency-Key remembers it: not what is about the key or about limits, where the same
+    /// request may meet others.
+    pub fn is_remembered(&self) -> bool {
+        !matches!(self, Refusal::OutsideKey | Refusal::StateTooLarge { .. })
+    }
 }
 
 /// One reference as a refusal names it.

@@ -31,6 +31,9 @@ pub struct PageRequest {
     pub limit: u64,
     /// The filter.
     pub selection: Selection,
+    /// The resources that the reader names: each must be known. What a key alone narrows the selection to
+    /// may not exist yet.
+    pub named: Vec<Resource>,
     /// Only the newest line of each entity.
     pub is_compact: bool,
     /// Extra members.
@@ -88,28 +91,13 @@ pub async fn open(store: &dyn Store, catalog: &Catalog, log: LogId, request: &Pa
     {
         return Err(FeedError::UntilBelowSince { until, since });
     }
-    check_resources(store, catalog, log, &request.selection).await?;
+    for resource in &request.named {
+        require_known(store, catalog, log, resource).await?;
+    }
     let position = position_at(store, log, request.epoch.as_deref(), request.min_head).await?;
     let since = check_cursor(&position, request)?;
     let upper = request.until.unwrap_or(position.head);
     measure(store, log, request, position, since, upper).await
-}
-
-async fn check_resources(
-    store: &dyn Store,
-    catalog: &Catalog,
-    log: LogId,
-    selection: &Selection,
-) -> Result<(), FeedError> {
-    let named = match selection {
-        Selection::All => &[],
-        Selection::Resources(resources) => resources.as_slice(),
-        Selection::Entities(resource, _) => std::slice::from_ref(resource),
-    };
-    for resource in named {
-        require_known(store, catalog, log, resource).await?;
-    }
-    Ok(())
 }
 
 /// A resource that is declared, or that the log ever had a line of.
@@ -172,6 +160,19 @@ fn check_cursor(position: &Position, request: &PageRequest) -> Result<Seq, FeedE
     Ok(since)
 }
 
+/// A whole bootstrap in one page has as many lines as entities live. Where the indexes of the database are
+/// damaged it would not, and a copy that lacks something is worse than no answer.
+fn check_bootstrap(scan: &Scan, upper: Seq, lines: u64, checkpoint: Option<Checkpoint>) -> Result<(), StoreError> {
+    let is_bootstrap = matches!(scan.depth, Depth::Newest { skips_tombstones: true, .. }) && scan.until == upper;
+    match checkpoint {
+        Some(Checkpoint { tally, .. }) if is_bootstrap && tally.count != lines => {
+            let detail = format!("{lines} entities are found at {upper}, but {} live", tally.count);
+            Err(StoreError::Corrupt { operation: "measure a page", detail })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// How far the page reaches, and what can be promised of it.
 async fn measure(
     store: &dyn Store,
@@ -203,6 +204,7 @@ async fn measure(
         true => Some(Checkpoint { seq: next, tally: store.tally_at(log, next).await? }),
         false => None,
     };
+    check_bootstrap(&scan, upper, lines, checkpoint)?;
     let is_dense = lines == next.distance_from(since);
     Ok(Page { position, since, next, lines, is_dense, checkpoint, scan, fields: request.fields })
 }

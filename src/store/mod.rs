@@ -43,6 +43,10 @@ pub trait Store: Send + Sync + 'static {
     /// The next matching lines of a scan, as many as fit a [`ChunkSize`]; an empty chunk ends it.
     async fn chunk(&self, log: LogId, scan: Scan, fields: Fields, size: ChunkSize) -> Result<Chunk, StoreError>;
 
+    /// The bytes of all lines of a scan with these extra members, line feeds included: exactly those of its
+    /// chunks.
+    async fn length(&self, log: LogId, scan: Scan, fields: Fields) -> Result<u64, StoreError>;
+
     /// Count and fingerprint of all live entities at a seq that the log has reached.
     async fn tally_at(&self, log: LogId, at: Seq) -> Result<Tally, StoreError>;
 
@@ -98,6 +102,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Stored links in order, after a link, for audits.
     async fn audit_links(&self, log: LogId, after: Option<Link>, limit: usize) -> Result<Vec<Link>, StoreError>;
+
+    /// What the engine itself finds wrong with its file, indexes included, one sentence each; empty when all
+    /// is well. Looks at everything, so it takes its time.
+    async fn audit_storage(&self) -> Result<Vec<String>, StoreError>;
 
     /// Can the store read and write now?
     async fn ready(&self) -> Result<(), StoreError>;

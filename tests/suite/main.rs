@@ -14,5 +14,6 @@
 )]
 
 mod properties;
+mod served;
 mod store_contract;
 mod support;

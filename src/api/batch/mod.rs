@@ -33,7 +33,7 @@ pub async fn write(
     payload: Payload,
 ) -> Result<HttpResponse, Problem> {
     caller.require(Scope::Write)?;
-    let intake = Intake::of(app.clone(), &caller, &request, request_id)?;
+    let intake = Intake::of(app.clone(), &caller, &request, request_id)?.for_batch();
     let body = Body::of(&request, payload);
     let media_type = body.media_type(TYPES)?;
     let bytes = body.read(app.limits.batch_bytes).await?;
@@ -124,5 +124,10 @@ mod tests {
         assert!(parsed(ARRAY, &array).is_ok());
         let lines = Bytes::from(format!("{{\"data\":{data}}}\n"));
         assert!(parsed(LINES, &lines).is_ok());
+        let deep = "[".repeat(200);
+        for (media_type, text) in [(ARRAY, format!("[{{\"data\":{deep}")), (LINES, format!("{{\"data\":{deep}"))] {
+            let refused = parsed(media_type, &text.into()).unwrap_err();
+            assert!(matches!(&refused.refusal, Refusal::InvalidBody { detail } if detail.contains("than 128 levels")));
+        }
     }
 }

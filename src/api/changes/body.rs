@@ -2,7 +2,7 @@
 //!
 //! The body never touches the store. When the client is gone the channel closes and the producer stops; when
 //! the producer fails the body fails, and actix ends the connection without the final chunk, so that a
-//! half-sent page cannot be taken for a whole one.
+//! half-sent page cannot be taken for a whole one. HTTP/1.0 knows no chunks; there a page has its exact size.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -34,6 +34,7 @@ pub struct CutOff;
 /// The receiving end, as actix takes it.
 pub struct PageBody {
     pieces: mpsc::Receiver<Result<Bytes, CutOff>>,
+    size: BodySize,
     metrics: Arc<Metrics>,
 }
 
@@ -41,12 +42,24 @@ impl MessageBody for PageBody {
     type Error = CutOff;
 
     fn size(&self) -> BodySize {
-        BodySize::Stream
+        self.size
     }
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>> {
         self.pieces.poll_recv(context)
     }
+}
+
+/// The size of a page whose lines, each with its line feed, have so many bytes.
+pub fn size_of(frame: &Frame, line_bytes: u64) -> BodySize {
+    BodySize::Sized(match frame {
+        Frame::Ndjson => line_bytes,
+        Frame::Json { before, after } => {
+            let around = u64::try_from(before.len() + after.len()).unwrap_or(0);
+            // The line feeds become commas, and none stands after the last item.
+            line_bytes.saturating_sub(1) + around
+        }
+    })
 }
 
 impl Drop for PageBody {
@@ -81,6 +94,8 @@ pub struct Producer {
     pub frame: Frame,
     /// How they are compressed.
     pub coding: Coding,
+    /// What the body is announced to have.
+    pub size: BodySize,
     /// Counts what is sent.
     pub metrics: Arc<Metrics>,
     /// Names the answer in the log.
@@ -91,7 +106,7 @@ pub struct Producer {
 pub fn channel(producer: Producer) -> (PageBody, impl Future<Output = ()> + Send + 'static) {
     let (sender, pieces) = mpsc::channel(WAITING_PIECES);
     producer.metrics.open_responses.inc();
-    let body = PageBody { pieces, metrics: producer.metrics.clone() };
+    let body = PageBody { pieces, size: producer.size, metrics: producer.metrics.clone() };
     (body, producer.run(sender))
 }
 

@@ -1,13 +1,16 @@
 //! `GET /v1/changes`: the log, page by page.
 //!
 //! A page is fixed first, then its headers are written, then a producer fills the body from short reads.
+//! Before HTTP/1.1 a streamed body ends where the connection ends, so that a broken one looks whole: there a
+//! page is added up first and sent with its exact length.
 
 mod body;
 mod encoding;
 mod headers;
 mod query;
 
-use actix_web::http::{StatusCode, header};
+use actix_web::body::BodySize;
+use actix_web::http::{StatusCode, Version, header};
 use actix_web::{HttpRequest, HttpResponse, web};
 
 use self::body::{Frame, Producer};
@@ -17,7 +20,7 @@ use super::App;
 use super::extract::{Accept, Caller, Query, RequestId, if_none_match};
 use super::problem::Problem;
 use crate::access::Scope;
-use crate::feed::{FeedError, Page, page};
+use crate::feed::{FeedError, Page, lines, page};
 
 pub use query::{DEFAULT_LIMIT, MAX_IDS};
 
@@ -58,16 +61,22 @@ pub async fn read(
     if let Some(name) = coding.name() {
         response.insert_header((header::CONTENT_ENCODING, name));
     }
-    if request.method() == actix_web::http::Method::HEAD {
-        return Ok(response.body(super::body::Unsent));
-    }
     let frame = frame(form, &page);
+    let size = if shows_its_end(&request) {
+        BodySize::Stream
+    } else {
+        body::size_of(&frame, lines::byte_length(&*app.store, log.id, &page).await.map_err(problem)?)
+    };
+    if request.method() == actix_web::http::Method::HEAD {
+        return Ok(response.body(super::body::Unsent(size)));
+    }
     let producer = Producer {
         store: app.store.clone(),
         log: log.id,
         page,
         frame,
         coding,
+        size,
         metrics: app.metrics.clone(),
         request_id: request_id.to_string(),
     };
@@ -76,7 +85,16 @@ pub async fn read(
     Ok(response.body(body))
 }
 
+/// True where the end of a streamed body can be told from a broken connection.
+fn shows_its_end(request: &HttpRequest) -> bool {
+    request.version() >= Version::HTTP_11
+}
+
+/// A body of a known length goes out as it is.
 fn coding(request: &HttpRequest) -> Coding {
+    if !shows_its_end(request) {
+        return Coding::Identity;
+    }
     let accepted = request.headers().get(header::ACCEPT_ENCODING);
     Coding::negotiate(accepted.and_then(|value| value.to_str().ok()))
 }

@@ -17,11 +17,13 @@ pub const MAX_IDS: usize = 100;
 /// What a page request asks for. The caller decides what "all resources" means.
 pub fn page_request(query: &Query, caller: &Caller) -> Result<PageRequest, Problem> {
     let params = query.only(KNOWN)?;
+    let named = params.words("resource", Resource::EXPECTED, |name| Resource::parse(name).ok())?;
     Ok(PageRequest {
         since: since(&params)?,
         until: params.seq("until")?,
         limit: params.limit("limit")?.unwrap_or(DEFAULT_LIMIT),
-        selection: selection(&params, caller)?,
+        selection: selection(&params, named.as_deref(), caller)?,
+        named: named.unwrap_or_default(),
         is_compact: params.boolean("compact")?.unwrap_or(false),
         fields: fields(&params)?,
         epoch: params.parsed("epoch", "the epoch of a log", |text| (!text.is_empty()).then(|| text.to_owned()))?,
@@ -39,24 +41,23 @@ fn since(params: &Params) -> Result<Since, Problem> {
     Ok(since.unwrap_or(Since::After(Seq::ZERO)))
 }
 
-fn selection(params: &Params, caller: &Caller) -> Result<Selection, Problem> {
-    let resources = params.list("resource", Resource::EXPECTED, |name| Resource::parse(name).ok())?;
+fn selection(params: &Params, named: Option<&[Resource]>, caller: &Caller) -> Result<Selection, Problem> {
     let ids = params.list("id", EntityId::EXPECTED, |id| EntityId::parse(id).ok())?;
-    match (resources, ids) {
+    match (named, ids) {
         (None, None) => Ok(caller.selection()),
-        (Some(resources), None) => Ok(Selection::resources(resources)),
-        (Some(mut resources), Some(ids)) if resources.len() == 1 => {
+        (Some(resources), None) => Ok(Selection::resources(resources.to_vec())),
+        (Some([resource]), Some(ids)) => {
             if ids.len() > MAX_IDS {
                 return Err(Problem::parameter_unseen("id", format!("at most {MAX_IDS} ids")));
             }
-            Ok(Selection::entities(resources.remove(0), ids))
+            Ok(Selection::entities(resource.clone(), ids))
         }
         (_, Some(_)) => Err(Problem::parameter_unseen("id", "exactly one resource beside it")),
     }
 }
 
 fn fields(params: &Params) -> Result<Fields, Problem> {
-    let named = params.list("fields", "a list of time, prev and tx", |name| match name {
+    let named = params.words("fields", "a list of time, prev and tx", |name| match name {
         "time" => Some(Fields { time: true, ..Fields::default() }),
         "prev" => Some(Fields { prev: true, ..Fields::default() }),
         "tx" => Some(Fields { tx: true, ..Fields::default() }),

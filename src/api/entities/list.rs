@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use actix_web::body::BodySize;
 use actix_web::{HttpRequest, HttpResponse, web};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::StreamExt as _;
@@ -53,7 +54,7 @@ pub async fn list(app: web::Data<App>, caller: Caller, request: HttpRequest) -> 
     response.content_type("application/json");
     response.insert_header((SCROLL_HEAD, head.to_string())).insert_header((SCROLL_EPOCH, epoch.to_string()));
     if request.method() == actix_web::http::Method::HEAD {
-        return Ok(response.body(Unsent));
+        return Ok(response.body(Unsent(BodySize::Stream)));
     }
     let (sender, pieces) = mpsc::channel(WAITING_READS);
     app.tasks.spawn("list", reader.send(first, sender));

@@ -61,7 +61,7 @@ kinds! {
         remedy "Send a valid key in the Authorization header. A key that stopped working was revoked or has expired: ask whoever gave it to you.";
         members [];
     FORBIDDEN = 403 "forbidden", "Forbidden";
-        when "The key is valid but lacks the scope, or is limited to other resources.";
+        when "The key is valid but lacks the scope, or is limited to other resources than those the request reaches.";
         remedy "Use a key with the scope that `scope` names, or one that covers the resource.";
         members [("scope", "the scope that is missing; absent when the key is limited to other resources or to one log")];
     NOT_FOUND = 404 "not-found", "Not found";
@@ -117,7 +117,7 @@ kinds! {
         remedy "Read the entity again, decide anew, send its new ETag.";
         members [("current", "the ETag of the entity as it is, null when it is absent"), ("index", "in a batch: the operation, counted from 0")];
     TOO_LARGE = 413 "too-large", "Too large";
-        when "The body, or the number of operations in a batch, is over the limit.";
+        when "The body, the number of operations in a batch, or the state that a PATCH or an action leads to is over the limit.";
         remedy "Send less at once; `detail` names the limit.";
         members [];
     URI_TOO_LONG = 414 "uri-too-long", "URI too long";

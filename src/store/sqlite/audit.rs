@@ -123,6 +123,30 @@ pub fn links(
     stored.collect()
 }
 
+#[derive(QueryableByName)]
+struct SaidRow {
+    #[diesel(sql_type = Text)]
+    said: String,
+}
+
+/// What SQLite finds in its own pages and indexes (at most 100 sentences, its own limit), and rows of logs
+/// that do not exist.
+pub fn storage(connection: &mut SqliteConnection) -> Result<Vec<String>, StoreError> {
+    let failed = while_("audit the file");
+    let check = "SELECT integrity_check AS said FROM pragma_integrity_check";
+    let said: Vec<SaidRow> = diesel::sql_query(check).load(connection).map_err(&failed)?;
+    let mut found: Vec<String> = said.into_iter().map(|row| row.said).filter(|said| said != "ok").collect();
+    for table in ["changes", "entities", "links", "idempotency", "keys"] {
+        let orphans = format!(
+            "SELECT DISTINCT 'rows of {table} belong to log ' || log_id || ', which does not exist' AS said \
+             FROM {table} WHERE log_id NOT IN (SELECT log_id FROM logs) LIMIT 10"
+        );
+        let orphans: Vec<SaidRow> = diesel::sql_query(orphans).load(connection).map_err(&failed)?;
+        found.extend(orphans.into_iter().map(|row| row.said));
+    }
+    Ok(found)
+}
+
 /// Live entities of a resource in id order, with their newest lines.
 pub fn newest_lines(
     connection: &mut SqliteConnection,

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use diesel::connection::SimpleConnection as _;
 use diesel::{Connection as _, SqliteConnection};
 
+use super::owner;
 use crate::store::OpenError;
 
 /// Holds while another process has the write lock; then the write is refused as busy.
@@ -23,9 +24,11 @@ const READER_CACHE_KIB: u32 = 2_048;
 /// The write-ahead log is cut back to this after a checkpoint.
 const WAL_LIMIT_BYTES: u32 = 64 << 20;
 
-/// Opens the connection that writes, making the file when it is not there.
+/// Opens the connection that writes, making the file when it is not there. Somebody else's database is left
+/// as it was.
 pub fn open_writer(path: &Path) -> Result<SqliteConnection, OpenError> {
     let mut connection = establish(path)?;
+    owner::refuse_foreign(&mut connection, path)?;
     // The page size holds only if it is set before the first page is written.
     let settings = format!(
         "PRAGMA busy_timeout={BUSY_TIMEOUT_MS}; PRAGMA page_size=16384; PRAGMA journal_mode=WAL; \
@@ -55,7 +58,8 @@ fn establish(path: &Path) -> Result<SqliteConnection, OpenError> {
     SqliteConnection::establish(text).map_err(|error| unusable(path, error))
 }
 
-fn unusable(path: &Path, error: impl std::error::Error + Send + Sync + 'static) -> OpenError {
+/// The error of a file that cannot be used.
+pub fn unusable(path: &Path, error: impl std::error::Error + Send + Sync + 'static) -> OpenError {
     OpenError::Unusable { path: path.display().to_string(), source: Box::new(error) }
 }
 
@@ -91,9 +95,10 @@ pub struct ProcessLock {
 }
 
 impl ProcessLock {
-    /// Takes the lock, or says who has it.
+    /// Takes the lock, or says who has it. It lies beside the file itself, whatever links lead there, so that
+    /// every way to the file meets the same lock.
     pub fn take(database: &Path) -> Result<ProcessLock, OpenError> {
-        let path = lock_path(database);
+        let path = lock_path(&resolved(database).map_err(|error| unusable(database, error))?);
         let unusable = |error| unusable(&path, error);
         let mut file =
             OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path).map_err(unusable)?;
@@ -108,6 +113,23 @@ impl ProcessLock {
         writeln!(file, "{}", std::process::id()).map_err(unusable)?;
         Ok(ProcessLock { _file: file })
     }
+}
+
+/// The path without links; the file itself need not be there yet.
+fn resolved(path: &Path) -> std::io::Result<PathBuf> {
+    match std::fs::canonicalize(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        found => return found,
+    }
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.canonicalize()?,
+        _ => std::env::current_dir()?,
+    };
+    // A link to what is not there; links in a circle were another error.
+    if let Ok(target) = std::fs::read_link(path) {
+        return resolved(&folder.join(target));
+    }
+    Ok(path.file_name().map_or_else(|| folder.clone(), |name| folder.join(name)))
 }
 
 fn lock_path(database: &Path) -> PathBuf {

@@ -10,7 +10,10 @@ mod connection;
 mod error;
 mod heads;
 mod migrator;
+mod owner;
+mod place;
 mod readers;
+mod room;
 mod rows;
 mod scan;
 mod schema;
@@ -28,7 +31,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use self::connection::ProcessLock;
 use self::error::gone;
 use self::heads::Heads;
+use self::place::Place;
 use self::readers::Readers;
+use self::room::Room;
 use self::writer::{Job, Message, QUEUE_SUBMISSIONS, Writer};
 use super::{
     Chunk, ChunkSize, Extent, OpenError, OpenMode, OpenSettings, Position, Scan, Store, StoreError, StoredEntity,
@@ -46,6 +51,8 @@ pub struct SqliteStore {
     writer: Mutex<Option<JoinHandle<()>>>,
     readers: Arc<Readers>,
     heads: Arc<Heads>,
+    place: Arc<Place>,
+    room: Arc<Room>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     /// Held until the store is dropped.
@@ -67,7 +74,10 @@ pub fn open(
     };
     let mut connection = connection::open_writer(&path)?;
     match &lock {
-        Some(_) => migrator::migrate(&mut connection)?,
+        Some(_) => {
+            migrator::migrate(&mut connection)?;
+            owner::mark(&mut connection, &path)?;
+        }
         None => migrator::require_current(&mut connection)?,
     }
     let lock = match settings.mode {
@@ -78,10 +88,15 @@ pub fn open(
         OpenMode::Beside => None,
     };
     let readers = Arc::new(Readers::start(&path)?);
+    let place = Place::of(&path).map_err(|error| connection::unusable(&path, error))?;
+    let place = Arc::new(place);
     let heads = Arc::new(Heads::new(metrics.clone()));
     let (sender, receiver) = mpsc::channel(QUEUE_SUBMISSIONS);
+    let room = Arc::new(Room::default());
     let writer = Writer {
         connection,
+        room: room.clone(),
+        place: place.clone(),
         catalog,
         clock: clock.clone(),
         heads: heads.clone(),
@@ -97,6 +112,8 @@ pub fn open(
         writer: Mutex::new(Some(thread)),
         readers,
         heads,
+        place,
+        room,
         clock,
         metrics,
         _lock: lock,
@@ -122,9 +139,12 @@ impl SqliteStore {
         chore: impl FnOnce(&mut SqliteConnection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
+        let (place, room) = (self.place.clone(), self.room.clone());
         let job = move |connection: &mut SqliteConnection| {
+            let done = place.check(operation).and_then(|()| connection.immediate_transaction(chore));
+            done.as_ref().err().into_iter().for_each(|error| room.note(error));
             // Whoever asked may be gone.
-            let _ = reply.send(connection.immediate_transaction(chore));
+            let _ = reply.send(done);
         };
         self.send(operation, Message::Chore(Box::new(job)))?;
         answer.await.unwrap_or_else(|_| Err(gone(operation)))
@@ -170,6 +190,10 @@ impl Store for SqliteStore {
     async fn chunk(&self, log: LogId, scan: Scan, fields: Fields, size: ChunkSize) -> Result<Chunk, StoreError> {
         let read = move |connection: &mut SqliteConnection| scan::chunk(connection, log, &scan, fields, size);
         self.readers.read("read changes", read).await
+    }
+
+    async fn length(&self, log: LogId, scan: Scan, fields: Fields) -> Result<u64, StoreError> {
+        self.readers.read("add up a page", move |connection| scan::length(connection, log, &scan, fields)).await
     }
 
     async fn tally_at(&self, log: LogId, at: Seq) -> Result<Tally, StoreError> {
@@ -256,8 +280,18 @@ impl Store for SqliteStore {
         self.readers.read("audit links", read).await
     }
 
+    async fn audit_storage(&self) -> Result<Vec<String>, StoreError> {
+        self.readers.read("audit the file", audit::storage).await
+    }
+
     async fn ready(&self) -> Result<(), StoreError> {
         self.readers.read("answer", access::answer).await?;
+        if self.room.is_short() {
+            // Taking the lock would succeed on a full disk.
+            self.chore("answer", room::try_write).await?;
+            self.room.is_back();
+            return Ok(());
+        }
         // An immediate transaction: it takes the write lock, and gives it back.
         self.chore("answer", access::answer).await
     }

@@ -16,7 +16,7 @@ use super::error::while_;
 use super::rows;
 use super::schema::changes;
 use crate::access::LogId;
-use crate::change::line::{Extras, append_line};
+use crate::change::line::{Extras, NO_PREV, append_line, fixed_bytes};
 use crate::change::{Fields, Selection, Seq, Timestamp};
 use crate::store::{Chunk, ChunkSize, Depth, Extent, Scan, StoreError};
 
@@ -44,6 +44,12 @@ struct ExtentRow {
     matched: i64,
     #[diesel(sql_type = Nullable<BigInt>)]
     last: Option<i64>,
+}
+
+#[derive(QueryableByName)]
+struct LengthRow {
+    #[diesel(sql_type = BigInt)]
+    bytes: i64,
 }
 
 /// Lines in the making.
@@ -144,6 +150,32 @@ pub fn extent(connection: &mut SqliteConnection, log: LogId, scan: &Scan, limit:
     let row: ExtentRow = query.get_result(connection).map_err(while_("measure a page"))?;
     let last = row.last.map(rows::seq_of).transpose()?;
     Ok(Extent { matched: u64::try_from(row.matched).unwrap_or(0), last })
+}
+
+/// The bytes of the lines of a scan: added up from their sizes, no line is read.
+pub fn length(connection: &mut SqliteConnection, log: LogId, scan: &Scan, fields: Fields) -> Result<u64, StoreError> {
+    let candidates = Candidates::find(connection, log, scan)?;
+    let sql = format!(
+        "SELECT coalesce(sum({}), 0) AS bytes FROM ({}) AS k \
+         CROSS JOIN changes AS c ON c.log_id = ? AND c.seq = k.seq",
+        bytes_of_a_line(fields),
+        candidates.sql()
+    );
+    let query = candidates.bind(sql_query(sql).into_boxed()).bind::<BigInt, _>(log.0);
+    let row: LengthRow = query.get_result(connection).map_err(while_("add up a page"))?;
+    Ok(u64::try_from(row.bytes).unwrap_or(0))
+}
+
+/// As SQL, what [`append_line`] and the line feed come to for the change `c`.
+fn bytes_of_a_line(fields: Fields) -> String {
+    let mut sql = format!("octet_length(c.line) + {}", fixed_bytes(fields) + 1);
+    if fields.prev {
+        sql.push_str(&format!(" + length(coalesce(c.prev, '{NO_PREV}'))"));
+    }
+    if fields.tx {
+        sql.push_str(" + length(c.tx)");
+    }
+    sql
 }
 
 /// The tally after the change at `at`.

@@ -184,6 +184,29 @@ async fn extra_members_stand_after_data_in_their_order(bed: Bed) {
     }
 }
 
+async fn lengths_are_those_of_the_chunks(bed: Bed) {
+    let desk = Desk::open(&bed).await;
+    let log = short_log(&desk).await;
+    desk.ok(put("note", "é\u{2028}", r#"{"text":"ü\u0085😀"}"#)).await;
+    let head = log.len() as i64 + 1;
+    let mut compared = 0;
+    for selection in selections() {
+        for (after, until) in [(0, head), (0, 9), (3, head - 1), (9, 12), (5, 5)] {
+            for depth in depths(until, head).into_iter().step_by(3) {
+                let scan = Scan { after: seq(after), until: seq(until), selection: selection.clone(), depth };
+                for number in 0..8 {
+                    let fields = Fields { time: number & 1 > 0, prev: number & 2 > 0, tx: number & 4 > 0 };
+                    let bytes = desk.read(scan.clone(), fields, USUAL).await.len() as u64;
+                    let length = desk.store.length(desk.log, scan.clone(), fields).await.unwrap();
+                    assert_eq!(length, bytes, "{scan:?} {fields:?}");
+                    compared += u64::from(bytes > 0);
+                }
+            }
+        }
+    }
+    assert!(compared > 100, "only {compared} lengths of something");
+}
+
 async fn stamps_follow_the_clock_and_order_does_not(bed: Bed) {
     let desk = Desk::open(&bed).await;
     desk.ok(put("note", "a", "{}")).await;
@@ -299,6 +322,7 @@ on_every_engine! {
     a_limit_beyond_every_integer_is_no_limit,
     chunks_end_at_their_bounds_and_a_longer_line_comes_whole,
     extra_members_stand_after_data_in_their_order,
+    lengths_are_those_of_the_chunks,
     stamps_follow_the_clock_and_order_does_not,
     tallies_at_every_seq_are_those_of_the_lines_up_to_it,
     a_compact_read_stays_at_its_moment_while_writing_goes_on,

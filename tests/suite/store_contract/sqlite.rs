@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use scroll::access::{NewKey, Scope};
 use scroll::entity::types::Catalog;
-use scroll::store::{OpenError, OpenMode};
+use scroll::feed::{FeedError, page};
+use scroll::store::{OpenError, OpenMode, StoreError};
 
 use crate::support::audit::check_everything;
 use crate::support::bed::{Bed, Options};
-use crate::support::commands::{log_name, one, put};
+use crate::support::commands::{log_name, one, put, whole_page};
 use crate::support::desk::{Desk, written};
 use crate::support::on_engine;
 
@@ -120,6 +121,132 @@ async fn a_file_that_is_no_database_is_refused_and_left_alone(bed: Bed) {
     assert_eq!(std::fs::read_to_string(bed.path()).unwrap(), text);
 }
 
+/// Leaves the index of the compact bootstrap without the entity `note/lost`: while that is written, the
+/// index covers nothing.
+async fn lose_an_index_entry(bed: &Bed) -> Desk {
+    let index = |condition: &str| {
+        bed.execute(&format!(
+            "PRAGMA writable_schema=ON; UPDATE sqlite_schema SET sql = \
+             'CREATE INDEX entities_by_seq ON entities (log_id, seq){condition}' WHERE name = 'entities_by_seq'"
+        ));
+    };
+    let desk = Desk::open(bed).await;
+    desk.ok(put("note", "kept", "{}")).await;
+    Bed::close(desk.store).await;
+    index(" WHERE seq < 0");
+    let desk = Desk::open(bed).await;
+    desk.ok(put("note", "lost", "{}")).await;
+    Bed::close(desk.store).await;
+    index("");
+    Desk::open(bed).await
+}
+
+async fn damage_of_the_file_is_found(bed: Bed) {
+    let desk = Desk::open(&bed).await;
+    desk.ok(put("note", "n", "{}")).await;
+    assert_eq!(desk.store.audit_storage().await.unwrap(), Vec::<String>::new());
+    Bed::close(desk.store).await;
+    let desk = lose_an_index_entry(&bed).await;
+    bed.execute("INSERT INTO links VALUES (77, 'a', 'b', 'c', 'd', 'e')");
+    let found = desk.store.audit_storage().await.unwrap();
+    assert!(found.iter().any(|said| said.contains("entities_by_seq")), "{found:?}");
+    assert!(found.iter().any(|said| said.contains("links belong to log 77")), "{found:?}");
+}
+
+async fn a_bootstrap_that_would_lack_an_entity_is_refused(bed: Bed) {
+    let desk = lose_an_index_entry(&bed).await;
+    let mut request = whole_page(true);
+    let refused = page::open(&*desk.store, &Catalog::builtin(), desk.log, &request).await.unwrap_err();
+    assert!(matches!(refused, FeedError::Store(StoreError::Corrupt { .. })), "{refused}");
+    request.is_compact = false;
+    assert_eq!(page::open(&*desk.store, &Catalog::builtin(), desk.log, &request).await.unwrap().lines, 2);
+    bed.execute("REINDEX");
+    request.is_compact = true;
+    assert_eq!(page::open(&*desk.store, &Catalog::builtin(), desk.log, &request).await.unwrap().lines, 2);
+}
+
+async fn nothing_is_written_into_a_file_that_was_moved_away_or_replaced(bed: Bed) {
+    let desk = Desk::open(&bed).await;
+    desk.ok(put("note", "n", "{}")).await;
+    let (path, aside) = (bed.path(), bed.path().with_extension("aside"));
+    std::fs::rename(&path, &aside).unwrap();
+    for is_replaced in [false, true] {
+        if is_replaced {
+            std::fs::copy(&aside, &path).unwrap();
+        }
+        let refused = desk.store.write(desk.log, one(put("note", "m", "{}"))).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused}");
+        let refused = desk.store.ready().await.unwrap_err();
+        assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused}");
+        assert!(desk.store.create_log(&log_name("second")).await.is_err());
+    }
+    std::fs::rename(&aside, &path).unwrap();
+    desk.store.ready().await.unwrap();
+    desk.ok(put("note", "m", "{}")).await;
+    assert_eq!(check_everything(&desk, &Catalog::builtin()).await.len(), 2);
+}
+
+/// Every way to the file meets the same lock, also when the link was there before the file.
+async fn the_lock_holds_through_a_link(bed: Bed) {
+    let link = bed.path().with_file_name("link.db");
+    std::os::unix::fs::symlink("scroll.db", &link).unwrap();
+    let open = async |path: &std::path::Path| {
+        let url = format!("sqlite:{}", path.display());
+        let settings = scroll::store::OpenSettings { url, max_batch: 1, mode: OpenMode::Exclusive };
+        let options = Options::default();
+        scroll::store::open(settings, options.catalog, bed.clock.clone(), options.metrics).await
+    };
+    for (first, second) in [(&link, &bed.path()), (&bed.path(), &link)] {
+        let server = open(first).await.unwrap();
+        let refused = open(second).await.err().unwrap();
+        assert!(matches!(refused, OpenError::InUse { .. }), "{refused}");
+        Bed::close(server).await;
+    }
+}
+
+async fn a_database_of_something_else_is_refused_and_left_alone(bed: Bed) {
+    for sql in ["CREATE TABLE music (title TEXT)", "PRAGMA application_id=7", "CREATE TABLE logs (line TEXT)"] {
+        bed.execute(sql);
+        let before = std::fs::read(bed.path()).unwrap();
+        for mode in [OpenMode::Exclusive, OpenMode::Beside] {
+            let refused = bed.try_open(Options { mode, ..Options::default() }).await.err().unwrap();
+            assert!(matches!(refused, OpenError::NotOurs { .. }), "{sql}: {refused}");
+        }
+        assert!(std::fs::read(bed.path()).unwrap() == before, "{sql}: something was written");
+        std::fs::remove_file(bed.path()).unwrap();
+    }
+    Bed::close(bed.open().await).await;
+    let id = "SELECT application_id AS number FROM pragma_application_id";
+    assert_eq!(bed.number(id), 0x5343_524c);
+    // A file of before the id was written is ours, and gets it.
+    bed.execute("PRAGMA application_id=0");
+    Bed::close(bed.open().await).await;
+    assert_eq!(bed.number(id), 0x5343_524c);
+}
+
+/// A full disk lets the write lock be taken, so only a write that succeeds says that there is room again.
+async fn after_a_full_disk_the_store_is_ready_when_a_write_succeeds(bed: Bed) {
+    let desk = Desk::open(&bed).await;
+    desk.store.ready().await.unwrap();
+    for table in ["changes", "settings"] {
+        bed.execute(&format!(
+            "CREATE TRIGGER full_{table} BEFORE INSERT ON {table} \
+             BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+        ));
+    }
+    desk.store.ready().await.unwrap();
+    let refused = desk.store.write(desk.log, one(put("note", "n", "{}"))).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
+    for _ in 0..2 {
+        let refused = desk.store.ready().await.unwrap_err();
+        assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
+    }
+    bed.execute("DROP TRIGGER full_changes; DROP TRIGGER full_settings");
+    desk.store.ready().await.unwrap();
+    desk.ok(put("note", "n", "{}")).await;
+    check_everything(&desk, &Catalog::builtin()).await;
+}
+
 on_engine!(
     on_sqlite,
     Sqlite,
@@ -130,5 +257,11 @@ on_engine!(
     a_write_waits_for_a_shell_that_holds_the_lock,
     the_file_is_written_ahead_with_large_pages,
     a_url_without_a_place_for_a_durable_file_is_refused,
-    a_file_that_is_no_database_is_refused_and_left_alone
+    a_file_that_is_no_database_is_refused_and_left_alone,
+    nothing_is_written_into_a_file_that_was_moved_away_or_replaced,
+    the_lock_holds_through_a_link,
+    a_database_of_something_else_is_refused_and_left_alone,
+    after_a_full_disk_the_store_is_ready_when_a_write_succeeds,
+    damage_of_the_file_is_found,
+    a_bootstrap_that_would_lack_an_entity_is_refused
 );
