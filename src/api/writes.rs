@@ -16,7 +16,7 @@ use super::extract::{Body, Caller, LogRef, Query, RequestId, idempotency_key};
 use super::problem::{Cause, Problem};
 use crate::access::LogId;
 use crate::entity::idempotency::hash_body;
-use crate::entity::{Answer, IdempotentRequest, Refused, RequestKey, Submission, Work};
+use crate::entity::{Answer, Bounds, IdempotentRequest, Refused, RequestKey, Submission, Work};
 use crate::store::StoreError;
 
 /// A write whose caller may do it and whose headers are right, before its body is read.
@@ -27,6 +27,7 @@ pub struct Intake {
     method: String,
     path: String,
     idempotency_key: Option<String>,
+    bounds: Bounds,
 }
 
 impl Intake {
@@ -44,7 +45,8 @@ impl Intake {
             return Err(Problem::Draining);
         }
         let path = request.uri().path_and_query().map_or(String::new(), ToString::to_string);
-        Ok(Intake { app, log, request_id, method: request.method().to_string(), path, idempotency_key })
+        let bounds = Bounds { resources: caller.key().resources.clone() };
+        Ok(Intake { app, log, request_id, method: request.method().to_string(), path, idempotency_key, bounds })
     }
 
     /// The body, when its type is one of those that are read here.
@@ -73,7 +75,7 @@ impl Intake {
             Err(refused) => return Err(refused.into()),
         };
         let request_id = self.request_id.to_string();
-        let submission = Submission { request_id, idempotency, work, size_bytes: bytes.len() };
+        let submission = Submission { request_id, idempotency, work, size_bytes: bytes.len(), bounds: self.bounds };
         let answer = carry_out(self.app.clone().into_inner(), self.log.id, submission).await?;
         respond(answer, &self.app.epoch(self.log.id).await?)
     }

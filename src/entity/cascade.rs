@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::Bounds;
 use super::decide::{After, Effect};
 use super::refusal::{Reference as NamedReference, Refusal};
 use super::state::{Link, Needs, State, Undecided};
@@ -21,12 +22,15 @@ pub const MAX_GENERATIONS: usize = 100;
 const MAX_NAMED: usize = 10;
 
 /// The tombstones of everything that goes with `root`, children before their parents, without `root`'s own.
-pub fn children_first(state: &State, root: &EntityKey) -> Result<Vec<Effect>, Undecided> {
+pub fn children_first(state: &State, root: &EntityKey, bounds: &Bounds) -> Result<Vec<Effect>, Undecided> {
     if state.catalog().referrers(&root.resource).is_empty() {
         return Ok(Vec::new());
     }
     let order = family(state, root)?;
-    refuse_when_held(state, &order)?;
+    if !order.iter().all(|key| bounds.covers(&key.resource)) {
+        return Err(Refusal::OutsideKey.into());
+    }
+    refuse_when_held(state, &order, bounds)?;
     let children = order.into_iter().filter(|key| key != root);
     Ok(children.map(|key| Effect { key, verb: Verb::deleted(), after: After::Gone { kept: None } }).collect())
 }
@@ -107,19 +111,21 @@ fn cascades(state: &State, link: &Link) -> bool {
     on_delete(state, link) == Some(OnDelete::Cascade)
 }
 
-fn refuse_when_held(state: &State, family: &[EntityKey]) -> Result<(), Undecided> {
+/// Entities that the key does not cover hold as well as others, and are not named.
+fn refuse_when_held(state: &State, family: &[EntityKey], bounds: &Bounds) -> Result<(), Undecided> {
     let going: BTreeSet<&EntityKey> = family.iter().collect();
-    let mut references = Vec::new();
+    let (mut is_held, mut references) = (false, Vec::new());
     for key in family {
         for link in state.referrers(key)? {
             let holds = on_delete(state, link) == Some(OnDelete::Restrict) && !going.contains(&link.from);
-            if holds && references.len() < MAX_NAMED {
+            is_held |= holds;
+            if holds && references.len() < MAX_NAMED && bounds.covers(&link.from.resource) {
                 let to = &link.to;
                 references.push(NamedReference::new(&link.from, &link.member, to.resource.as_str(), to.id.as_str()));
             }
         }
     }
-    if references.is_empty() { Ok(()) } else { Err(Refusal::StillReferenced { references }.into()) }
+    if is_held { Err(Refusal::StillReferenced { references }.into()) } else { Ok(()) }
 }
 
 fn on_delete(state: &State, link: &Link) -> Option<OnDelete> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Preconditions, Refusal, Refused, RequestKey};
-use crate::change::{EntityKey, Json, Line, Seq};
+use crate::change::{EntityKey, Json, Line, Resource, Seq};
 
 /// One thing to do to one entity.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +43,22 @@ pub struct Submission {
     pub work: Work,
     /// How large the request was; a flight is bounded by the sum.
     pub size_bytes: usize,
+    /// How far it may go.
+    pub bounds: Bounds,
+}
+
+/// How far a submission may go, beyond what the types allow. The default is as far as it likes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Bounds {
+    /// The resources that its key covers; `None` for all.
+    pub resources: Option<Vec<Resource>>,
+}
+
+impl Bounds {
+    /// True when the submission may touch, and be told of, this resource.
+    pub fn covers(&self, resource: &Resource) -> bool {
+        self.resources.as_ref().is_none_or(|covered| covered.contains(resource))
+    }
 }
 
 /// An Idempotency-Key, with the hash of the body it came with.

@@ -9,7 +9,7 @@ use super::cascade;
 use super::refusal::{Reference as NamedReference, Refusal};
 use super::state::{Live, State, Undecided};
 use super::types::{Action, ResourceType, Violation};
-use super::{Command, Operation, precondition};
+use super::{Bounds, Command, Operation, precondition};
 use crate::change::{EntityId, EntityKey, Json, Verb};
 
 /// What a command leads to. Effects come in the order of their lines; the last is the command's own.
@@ -46,7 +46,7 @@ pub enum After {
 }
 
 /// Decides one command against what is known.
-pub fn decide(state: &State, command: &Command) -> Result<Decision, Undecided> {
+pub fn decide(state: &State, command: &Command, bounds: &Bounds) -> Result<Decision, Undecided> {
     let declared = state.catalog().get(&command.key.resource);
     if declared.is_none() && state.catalog().is_strict() {
         return Err(Refusal::UnknownResource { resource: command.key.resource.to_string() }.into());
@@ -55,8 +55,8 @@ pub fn decide(state: &State, command: &Command) -> Result<Decision, Undecided> {
         Operation::Create(data) => create(state, declared, command, data),
         Operation::Put(data) => put(state, declared, command, data),
         Operation::Patch(patch) => merge(state, declared, command, patch),
-        Operation::Delete => delete(state, declared, command),
-        Operation::Action(name) => act(state, declared, command, name),
+        Operation::Delete => delete(state, declared, command, bounds),
+        Operation::Action(name) => act(state, declared, command, bounds, name),
     }
 }
 
@@ -105,13 +105,24 @@ fn merge(
     Ok(replaced(command, Verb::updated(), before, after))
 }
 
-fn delete(state: &State, declared: Option<&ResourceType>, command: &Command) -> Result<Decision, Undecided> {
+fn delete(
+    state: &State,
+    declared: Option<&ResourceType>,
+    command: &Command,
+    bounds: &Bounds,
+) -> Result<Decision, Undecided> {
     let live = existing(state, &command.key)?;
     check_preconditions(command, declared, Some(live))?;
-    removed(state, command, Verb::deleted(), None)
+    removed(state, command, bounds, Verb::deleted(), None)
 }
 
-fn act(state: &State, declared: Option<&ResourceType>, command: &Command, name: &str) -> Result<Decision, Undecided> {
+fn act(
+    state: &State,
+    declared: Option<&ResourceType>,
+    command: &Command,
+    bounds: &Bounds,
+    name: &str,
+) -> Result<Decision, Undecided> {
     let Some((declared, action)) = declared.and_then(|declared| Some((declared, declared.action(name)?))) else {
         let resource = command.key.resource.to_string();
         return Err(Refusal::ActionNotFound { resource, action: name.to_owned() }.into());
@@ -123,7 +134,7 @@ fn act(state: &State, declared: Option<&ResourceType>, command: &Command, name: 
     let after = Arc::new(with_members_set(before, action));
     if action.deletes {
         let kept = action.keep_data.then(|| after.to_string());
-        return removed(state, command, action.verb.clone(), kept);
+        return removed(state, command, bounds, action.verb.clone(), kept);
     }
     check_content(state, Some(declared), &command.key, &after)?;
     Ok(replaced(command, action.verb.clone(), before, after))
@@ -226,8 +237,14 @@ fn replaced(command: &Command, verb: Verb, before: &Arc<Json>, after: Arc<Json>)
     written(command, verb, after, false)
 }
 
-fn removed(state: &State, command: &Command, verb: Verb, kept: Option<String>) -> Result<Decision, Undecided> {
-    let mut effects = cascade::children_first(state, &command.key)?;
+fn removed(
+    state: &State,
+    command: &Command,
+    bounds: &Bounds,
+    verb: Verb,
+    kept: Option<String>,
+) -> Result<Decision, Undecided> {
+    let mut effects = cascade::children_first(state, &command.key, bounds)?;
     effects.push(Effect { key: command.key.clone(), verb, after: After::Gone { kept } });
     Ok(Decision { effects, is_created: false })
 }

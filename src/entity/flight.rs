@@ -8,7 +8,9 @@ use super::cascade;
 use super::decide::{After, Decision, Effect, decide};
 use super::state::{Facts, Link, Needs, State, Undecided};
 use super::types::Catalog;
-use super::{Answer, Command, Operation, Outcome, Refusal, Refused, Remembered, RequestKey, Submission, Work, state};
+use super::{
+    Answer, Bounds, Command, Operation, Outcome, Refusal, Refused, Remembered, RequestKey, Submission, Work, state,
+};
 use crate::change::{Change, EntityKey, Json, Line, Resource, Seq, Tally, Timestamp};
 
 /// The working set of one transaction.
@@ -145,8 +147,8 @@ impl Flight {
             }
         }
         let result = match &submission.work {
-            Work::One(command) => self.take_one(command)?,
-            Work::Batch(commands) => self.take_batch(commands)?,
+            Work::One(command) => self.take_one(command, &submission.bounds)?,
+            Work::Batch(commands) => self.take_batch(commands, &submission.bounds)?,
             Work::Refused(refused) => Err(refused.clone()),
         };
         let answer = Answer { request_id: submission.request_id.clone(), result, is_replayed: false };
@@ -154,9 +156,9 @@ impl Flight {
         Ok(answer)
     }
 
-    fn take_one(&mut self, command: &Command) -> Result<Result<Outcome, Refused>, Box<Needs>> {
+    fn take_one(&mut self, command: &Command, bounds: &Bounds) -> Result<Result<Outcome, Refused>, Box<Needs>> {
         let tx = self.head.forward(1);
-        match self.carry_out(command, tx) {
+        match self.carry_out(command, bounds, tx) {
             Ok((line, seq, is_created)) => Ok(Ok(Outcome::Entity { line, seq, is_created })),
             Err(Undecided::Refused(refusal)) => Ok(Err(refusal.into())),
             Err(Undecided::Unknown(needs)) => Err(needs),
@@ -165,12 +167,12 @@ impl Flight {
 
     /// All or nothing: the commands work on this flight, and what they did is dropped when one is refused
     /// or asks for more.
-    fn take_batch(&mut self, commands: &[Command]) -> Result<Result<Outcome, Refused>, Box<Needs>> {
+    fn take_batch(&mut self, commands: &[Command], bounds: &Bounds) -> Result<Result<Outcome, Refused>, Box<Needs>> {
         let kept = self.mark();
         let tx = self.head.forward(1);
         let mut lines = Vec::with_capacity(commands.len());
         for (index, command) in commands.iter().enumerate() {
-            match self.carry_out(command, tx) {
+            match self.carry_out(command, bounds, tx) {
                 Ok((line, _, _)) => lines.push(line),
                 Err(undecided) => {
                     self.back_to(kept);
@@ -185,8 +187,8 @@ impl Flight {
         Ok(Ok(Outcome::Batch { tx: wrote.then_some(tx), last: wrote.then_some(self.head), lines }))
     }
 
-    fn carry_out(&mut self, command: &Command, tx: Seq) -> Result<(Line, Seq, bool), Undecided> {
-        let decision = decide(&self.state, command)?;
+    fn carry_out(&mut self, command: &Command, bounds: &Bounds, tx: Seq) -> Result<(Line, Seq, bool), Undecided> {
+        let decision = decide(&self.state, command, bounds)?;
         self.check_tallies(&decision)?;
         let mut last = None;
         for effect in &decision.effects {
@@ -239,7 +241,8 @@ impl Flight {
     }
 
     fn remember(&mut self, submission: &Submission, answer: &Answer) {
-        let Some(request) = &submission.idempotency else {
+        let is_remembered = answer.result.as_ref().err().is_none_or(|refused| refused.refusal.is_remembered());
+        let Some(request) = submission.idempotency.as_ref().filter(|_| is_remembered) else {
             return;
         };
         let remembered = Remembered { body_hash: request.body_hash.clone(), answer: answer.clone() };

@@ -17,7 +17,7 @@ mod state;
 pub mod types;
 
 pub use cascade::{MAX_CASCADE, MAX_GENERATIONS};
-pub use command::{Answer, Command, IdempotentRequest, Operation, Outcome, Submission, Work};
+pub use command::{Answer, Bounds, Command, IdempotentRequest, Operation, Outcome, Submission, Work};
 pub use decide::{After, Decision, Effect, decide};
 pub use flight::{Flight, Writes};
 pub use idempotency::{Remembered, RequestKey};

@@ -76,9 +76,12 @@ pub enum Refusal {
     },
     /// Entities that must not lose it still point to this one.
     StillReferenced {
-        /// Some of them.
+        /// Some of those that the key covers.
         references: Vec<Reference>,
     },
+    /// A delete would take entities with it that the key does not cover. An answer about access: it is not
+    /// remembered.
+    OutsideKey,
     /// One delete would take more entities with it than one transaction carries.
     CascadeTooLarge {
         /// The limit.
@@ -104,6 +107,14 @@ pub enum Refusal {
         /// The key.
         key: String,
     },
+}
+
+impl Refusal {
+    /// True when an Idempotency-Key remembers it. What the same request may be answered otherwise with another
+    /// key is none.
+    pub fn is_remembered(&self) -> bool {
+        !matches!(self, Refusal::OutsideKey)
+    }
 }
 
 /// One reference as a refusal names it.

@@ -61,7 +61,7 @@ kinds! {
         remedy "Send a valid key in the Authorization header. A key that stopped working was revoked or has expired: ask whoever gave it to you.";
         members [];
     FORBIDDEN = 403 "forbidden", "Forbidden";
-        when "The key is valid but lacks the scope, or is limited to other resources.";
+        when "The key is valid but lacks the scope, or is limited to other resources than those the request reaches.";
         remedy "Use a key with the scope that `scope` names, or one that covers the resource.";
         members [("scope", "the scope that is missing; absent when the key is limited to other resources or to one log")];
     NOT_FOUND = 404 "not-found", "Not found";

@@ -43,6 +43,7 @@ pub fn kind(refusal: &Refusal) -> &'static Kind {
         Refusal::TransitionRefused { .. } => &kinds::TRANSITION_REFUSED,
         Refusal::ReferenceMissing { .. } => &kinds::REFERENCE_MISSING,
         Refusal::StillReferenced { .. } | Refusal::CascadeTooLarge { .. } => &kinds::STILL_REFERENCED,
+        Refusal::OutsideKey => &kinds::FORBIDDEN,
         Refusal::PreconditionFailed { .. } => &kinds::PRECONDITION_FAILED,
         Refusal::PreconditionRequired { .. } => &kinds::PRECONDITION_REQUIRED,
         Refusal::SchemaViolation { .. } => &kinds::SCHEMA_VIOLATION,
@@ -84,8 +85,9 @@ fn detail_of_refusal(refusal: &Refusal) -> String {
         },
         Refusal::StillReferenced { references } => match references.first() {
             Some(first) => format!("{}/{} still points to it in `{}`", first.resource, first.id, first.member),
-            None => kinds::STILL_REFERENCED.when.to_owned(),
+            None => "entities that this key does not cover still point to it".to_owned(),
         },
+        Refusal::OutsideKey => "this delete would take entities with it that the key does not cover".to_owned(),
         Refusal::CascadeTooLarge { limit } => format!(
             "this delete would take more than {limit} entities with it, or more than {MAX_GENERATIONS} \
              generations of them; delete those that point to it first, some at a time, then delete it again"
@@ -101,7 +103,9 @@ fn detail_of_refusal(refusal: &Refusal) -> String {
 /// The members beyond those of RFC 9457.
 pub fn members(refused: &Refused) -> Vec<(&'static str, Value)> {
     let mut members = members_of_refusal(&refused.refusal);
-    members.extend(refused.index.map(|index| ("index", json!(index))));
+    // Those of access name no operation: they are about the key.
+    let index = refused.index.filter(|_| refused.refusal.is_remembered());
+    members.extend(index.map(|index| ("index", json!(index))));
     members
 }
 
@@ -124,6 +128,7 @@ fn members_of_refusal(refusal: &Refusal) -> Vec<(&'static str, Value)> {
         Refusal::InvalidBody { .. }
         | Refusal::EntityNotFound { .. }
         | Refusal::ActionNotFound { .. }
-        | Refusal::AlreadyExists { .. } => Vec::new(),
+        | Refusal::AlreadyExists { .. }
+        | Refusal::OutsideKey => Vec::new(),
     }
 }

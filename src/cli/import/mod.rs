@@ -18,7 +18,7 @@ use super::{CliError, terminal};
 use crate::access::LogId;
 use crate::change::LogName;
 use crate::config::{DatabaseUrl, SettingFaults, Types, parse_number};
-use crate::entity::{Outcome, Refused, Submission, Work};
+use crate::entity::{Bounds, Outcome, Refused, Submission, Work};
 use crate::store::{OpenMode, Store, StoreError};
 use progress::Progress;
 use reader::{Batch, Input};
@@ -143,6 +143,7 @@ async fn write(store: &dyn Store, log: LogId, batch: Batch) -> Result<Result<u64
         request_id: uuid::Uuid::now_v7().to_string(),
         idempotency: None,
         size_bytes: batch.size_bytes,
+        bounds: Bounds::default(),
         work: Work::Batch(batch.commands),
     };
     let mut attempt = 1;

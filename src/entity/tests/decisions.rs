@@ -9,14 +9,14 @@ fn state(entities: Vec<(EntityKey, Option<Arc<Live>>)>, referrers: Vec<(EntityKe
 }
 
 fn refusal(state: &State, command: Command) -> Refusal {
-    match decide(state, &command) {
+    match decide(state, &command, &Bounds::default()) {
         Err(Undecided::Refused(refusal)) => refusal,
         other => panic!("{other:?}"),
     }
 }
 
 fn needs(state: &State, command: Command) -> Needs {
-    match decide(state, &command) {
+    match decide(state, &command, &Bounds::default()) {
         Err(Undecided::Unknown(needs)) => *needs,
         other => panic!("{other:?}"),
     }
@@ -111,7 +111,7 @@ fn a_family_that_is_known_to_be_too_large_needs_nothing_more() {
 #[test]
 fn what_changes_nothing_has_no_effect() {
     let known = state(vec![live("note", "n", 3, r#"{"a":1,"b":[1,{"c":2,"d":3}]}"#)], vec![]);
-    let effects = |data: &str| decide(&known, &put("note", "n", data)).unwrap().effects.len();
+    let effects = |data: &str| decide(&known, &put("note", "n", data), &Bounds::default()).unwrap().effects.len();
     assert_eq!(effects(r#"{"b":[1,{"d":3,"c":2}],"a":1}"#), 0);
     assert_eq!(effects(r#"{"b":[{"d":3,"c":2},1],"a":1}"#), 1);
     assert_eq!(effects(r#"{"a":1.0,"b":[1,{"c":2,"d":3}]}"#), 1);
@@ -128,7 +128,7 @@ fn children_go_before_their_parents_each_once() {
             (key("folder", "b"), Some(vec![link("r", "b")])),
         ],
     );
-    let decision = decide(&known, &delete("folder", "r")).unwrap();
+    let decision = decide(&known, &delete("folder", "r"), &Bounds::default()).unwrap();
     let order: Vec<_> = decision.effects.iter().map(|effect| effect.key.id.as_str()).collect();
     assert_eq!(order, ["b", "a", "r"]);
     assert!(decision.effects.iter().all(|effect| effect.after == After::Gone { kept: None }));
@@ -138,10 +138,10 @@ fn children_go_before_their_parents_each_once() {
 fn an_action_that_deletes_keeps_what_it_declares() {
     let known = state(vec![live("guarded", "g", 5, r#"{"x":1.0,"status":"on"}"#)], vec![]);
     let act = |name: &str| with_if_match(command("guarded", "g", Operation::Action(name.into())), "\"5\"");
-    let dropped = decide(&known, &act("drop")).unwrap().effects.remove(0);
+    let dropped = decide(&known, &act("drop"), &Bounds::default()).unwrap().effects.remove(0);
     assert_eq!(dropped.verb.as_str(), "dropped");
     assert_eq!(dropped.after, After::Gone { kept: Some(r#"{"x":1.0,"status":"off"}"#.into()) });
-    let switched = decide(&known, &act("switch")).unwrap().effects.remove(0);
+    let switched = decide(&known, &act("switch"), &Bounds::default()).unwrap().effects.remove(0);
     assert_eq!(
         (switched.verb.as_str(), switched.after),
         ("switched", After::Live(json(r#"{"x":1.0,"status":"off"}"#)))

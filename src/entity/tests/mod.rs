@@ -86,5 +86,5 @@ fn link(from: &str, parent: &str) -> Link {
 }
 
 fn submission(work: Work) -> Submission {
-    Submission { request_id: "r".into(), idempotency: None, work, size_bytes: 1 }
+    Submission { request_id: "r".into(), idempotency: None, work, size_bytes: 1, bounds: Bounds::default() }
 }

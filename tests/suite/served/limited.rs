@@ -20,6 +20,24 @@ async fn a_key_for_what_was_never_written_reads_nothing_yet(bed: Bed) {
     served.stop().await;
 }
 
+async fn a_cascade_beyond_the_key_is_forbidden(bed: Bed) {
+    let served = Served::start(&bed).await;
+    let everything = served.key(None).await;
+    let limited = served.key(Some(&["customer"])).await;
+    served.send(&everything, "PUT", "/v1/entities/customer/c", "{}").await;
+    served.send(&everything, "PUT", "/v1/entities/subscription/s", r#"{"status":"active","customer":"c"}"#).await;
+    let refused = served.send(&limited, "DELETE", "/v1/entities/customer/c", "{}").await;
+    assert_eq!((refused.status, refused.slug().as_str()), (403, "forbidden"));
+    assert!(!String::from_utf8_lossy(&refused.body).contains("subscription"));
+    let batch = r#"[{"op":"delete","resource":"customer","id":"c"}]"#;
+    let refused = served.send(&limited, "POST", "/v1/batch", batch).await;
+    let document: serde_json::Value = serde_json::from_slice(&refused.body).unwrap();
+    assert_eq!((refused.status, document.get("index")), (403, None));
+    assert_eq!(served.desk.head().await, 2);
+    served.stop().await;
+}
+
 on_every_engine! {
+    a_cascade_beyond_the_key_is_forbidden,
     a_key_for_what_was_never_written_reads_nothing_yet,
 }

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use scroll::change::Seq;
 use scroll::entity::types::Catalog;
-use scroll::entity::{Command, MAX_CASCADE, Refusal};
+use scroll::entity::{Answer, Command, MAX_CASCADE, Refusal};
 
 use crate::support::audit::check_everything;
 use crate::support::bed::{Bed, Options};
-use crate::support::commands::{action, batch, create, delete, patch, put};
+use crate::support::commands::{action, batch, create, delete, limited_to, one, patch, put, remembered};
 use crate::support::desk::Desk;
 use crate::support::on_every_engine;
 
@@ -290,7 +290,31 @@ async fn a_family_of_several_levels_that_is_too_large_is_refused_at_once(bed: Be
     assert_eq!(live_count(&desk).await, 12_004);
 }
 
+/// What a key does not cover it neither removes with a cascade nor learns of.
+async fn a_delete_stays_within_the_resources_of_its_key(bed: Bed) {
+    let desk = Desk::open(&bed).await;
+    desk.ok(create("customer", "c", "{}")).await;
+    desk.ok(create("subscription", "s", r#"{"status":"active","customer":"c"}"#)).await;
+    desk.ok(create("membership", "m", r#"{"customer":"c"}"#)).await;
+    let work = || remembered(one(delete("customer", "c")), "k", "", "r");
+    let refused = |answer: Answer| answer.result.unwrap_err().refusal;
+    assert_eq!(refused(desk.submit(limited_to(&["customer"], work())).await), Refusal::OutsideKey);
+    let in_a_batch = limited_to(&["customer", "note"], batch(vec![put("note", "n", "{}"), delete("customer", "c")]));
+    assert_eq!(desk.submit(in_a_batch).await.result.unwrap_err(), Refusal::OutsideKey.at(1));
+    assert_eq!((desk.head().await, live_count(&desk).await), (3, 3));
+    let held = refused(desk.submit(limited_to(&["customer", "subscription"], one(delete("customer", "c")))).await);
+    assert_eq!(held, Refusal::StillReferenced { references: Vec::new() });
+    let both = limited_to(&["customer", "subscription", "membership"], one(delete("customer", "c")));
+    assert_eq!(holders(&refused(desk.submit(both).await)), [named("membership/m", "customer", "c")].into());
+    desk.ok(delete("membership", "m")).await;
+    // The refusal of the limited key was not remembered.
+    let gone = desk.submit(limited_to(&["customer", "subscription"], work())).await;
+    assert!(gone.result.is_ok() && !gone.is_replayed, "{gone:?}");
+    check_everything(&desk, &Catalog::builtin()).await;
+}
+
 on_every_engine! {
+    a_delete_stays_within_the_resources_of_its_key,
     a_reference_must_point_to_what_lives,
     a_cascade_writes_the_children_before_their_parents,
     in_a_diamond_every_entity_goes_once_and_before_both_parents,

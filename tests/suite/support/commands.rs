@@ -5,7 +5,7 @@ use std::sync::Arc;
 use scroll::change::{EntityId, EntityKey, Fields, Json, LogName, Resource, Selection, Seq};
 use scroll::entity::idempotency::hash_body;
 use scroll::entity::precondition::EtagCondition;
-use scroll::entity::{Command, IdempotentRequest, Operation, Preconditions, RequestKey, Submission, Work};
+use scroll::entity::{Bounds, Command, IdempotentRequest, Operation, Preconditions, RequestKey, Submission, Work};
 use scroll::feed::{PageRequest, Since};
 
 pub fn resource(name: &str) -> Resource {
@@ -85,7 +85,7 @@ pub fn if_none_match(mut command: Command, value: &str) -> Command {
 }
 
 pub fn submission(work: Work) -> Submission {
-    Submission { request_id: "req".to_owned(), idempotency: None, work, size_bytes: 100 }
+    Submission { request_id: "req".to_owned(), idempotency: None, work, size_bytes: 100, bounds: Bounds::default() }
 }
 
 pub fn one(command: Command) -> Submission {
@@ -94,6 +94,12 @@ pub fn one(command: Command) -> Submission {
 
 pub fn batch(commands: Vec<Command>) -> Submission {
     submission(Work::Batch(commands))
+}
+
+/// The submission of a key that covers these resources only.
+pub fn limited_to(names: &[&str], submission: Submission) -> Submission {
+    let resources = Some(names.iter().map(|name| resource(name)).collect());
+    Submission { bounds: Bounds { resources, ..submission.bounds }, ..submission }
 }
 
 /// The submission with an Idempotency-Key, as a `POST` with this body that has this request id.
