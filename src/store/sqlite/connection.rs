@@ -55,7 +55,8 @@ fn establish(path: &Path) -> Result<SqliteConnection, OpenError> {
     SqliteConnection::establish(text).map_err(|error| unusable(path, error))
 }
 
-fn unusable(path: &Path, error: impl std::error::Error + Send + Sync + 'static) -> OpenError {
+/// The error of a file that cannot be used.
+pub fn unusable(path: &Path, error: impl std::error::Error + Send + Sync + 'static) -> OpenError {
     OpenError::Unusable { path: path.display().to_string(), source: Box::new(error) }
 }
 

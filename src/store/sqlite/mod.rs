@@ -10,6 +10,7 @@ mod connection;
 mod error;
 mod heads;
 mod migrator;
+mod place;
 mod readers;
 mod rows;
 mod scan;
@@ -28,6 +29,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use self::connection::ProcessLock;
 use self::error::gone;
 use self::heads::Heads;
+use self::place::Place;
 use self::readers::Readers;
 use self::writer::{Job, Message, QUEUE_SUBMISSIONS, Writer};
 use super::{
@@ -46,6 +48,7 @@ pub struct SqliteStore {
     writer: Mutex<Option<JoinHandle<()>>>,
     readers: Arc<Readers>,
     heads: Arc<Heads>,
+    place: Arc<Place>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     /// Held until the store is dropped.
@@ -78,10 +81,13 @@ pub fn open(
         OpenMode::Beside => None,
     };
     let readers = Arc::new(Readers::start(&path)?);
+    let place = Place::of(&path).map_err(|error| connection::unusable(&path, error))?;
+    let place = Arc::new(place);
     let heads = Arc::new(Heads::new(metrics.clone()));
     let (sender, receiver) = mpsc::channel(QUEUE_SUBMISSIONS);
     let writer = Writer {
         connection,
+        place: place.clone(),
         catalog,
         clock: clock.clone(),
         heads: heads.clone(),
@@ -97,6 +103,7 @@ pub fn open(
         writer: Mutex::new(Some(thread)),
         readers,
         heads,
+        place,
         clock,
         metrics,
         _lock: lock,
@@ -122,9 +129,11 @@ impl SqliteStore {
         chore: impl FnOnce(&mut SqliteConnection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
+        let place = self.place.clone();
         let job = move |connection: &mut SqliteConnection| {
+            let done = place.check(operation).and_then(|()| connection.immediate_transaction(chore));
             // Whoever asked may be gone.
-            let _ = reply.send(connection.immediate_transaction(chore));
+            let _ = reply.send(done);
         };
         self.send(operation, Message::Chore(Box::new(job)))?;
         answer.await.unwrap_or_else(|_| Err(gone(operation)))

@@ -10,6 +10,7 @@ use diesel::SqliteConnection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::heads::Heads;
+use super::place::Place;
 use super::rows;
 use crate::access::LogId;
 use crate::change::time::Clock;
@@ -56,6 +57,8 @@ pub enum Message {
 pub struct Writer {
     /// The only connection that writes.
     pub connection: SqliteConnection,
+    /// Where its file must still be.
+    pub place: Arc<Place>,
     /// The declared types.
     pub catalog: Arc<Catalog>,
     /// Commit times.
@@ -120,6 +123,7 @@ impl Writer {
     }
 
     fn commit(&mut self, jobs: &[Job]) -> Result<Flown, StoreError> {
+        self.place.check("write")?;
         let (catalog, now) = (&self.catalog, self.clock.now());
         self.connection.immediate_transaction(|connection| decide_and_write(connection, catalog, now, jobs))
     }

@@ -165,6 +165,27 @@ async fn a_bootstrap_that_would_lack_an_entity_is_refused(bed: Bed) {
     assert_eq!(page::open(&*desk.store, &Catalog::builtin(), desk.log, &request).await.unwrap().lines, 2);
 }
 
+async fn nothing_is_written_into_a_file_that_was_moved_away_or_replaced(bed: Bed) {
+    let desk = Desk::open(&bed).await;
+    desk.ok(put("note", "n", "{}")).await;
+    let (path, aside) = (bed.path(), bed.path().with_extension("aside"));
+    std::fs::rename(&path, &aside).unwrap();
+    for is_replaced in [false, true] {
+        if is_replaced {
+            std::fs::copy(&aside, &path).unwrap();
+        }
+        let refused = desk.store.write(desk.log, one(put("note", "m", "{}"))).await.unwrap_err();
+        assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused}");
+        let refused = desk.store.ready().await.unwrap_err();
+        assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused}");
+        assert!(desk.store.create_log(&log_name("second")).await.is_err());
+    }
+    std::fs::rename(&aside, &path).unwrap();
+    desk.store.ready().await.unwrap();
+    desk.ok(put("note", "m", "{}")).await;
+    assert_eq!(check_everything(&desk, &Catalog::builtin()).await.len(), 2);
+}
+
 on_engine!(
     on_sqlite,
     Sqlite,
@@ -176,6 +197,7 @@ on_engine!(
     the_file_is_written_ahead_with_large_pages,
     a_url_without_a_place_for_a_durable_file_is_refused,
     a_file_that_is_no_database_is_refused_and_left_alone,
+    nothing_is_written_into_a_file_that_was_moved_away_or_replaced,
     damage_of_the_file_is_found,
     a_bootstrap_that_would_lack_an_entity_is_refused
 );
