@@ -45,8 +45,15 @@ impl Intake {
             return Err(Problem::Draining);
         }
         let path = request.uri().path_and_query().map_or(String::new(), ToString::to_string);
-        let bounds = Bounds { resources: caller.key().resources.clone() };
+        let (resources, state_bytes) = (caller.key().resources.clone(), Some(app.limits.body_bytes));
+        let bounds = Bounds { resources, state_bytes };
         Ok(Intake { app, log, request_id, method: request.method().to_string(), path, idempotency_key, bounds })
+    }
+
+    /// The work of a batch: there a state may be as large as the batch.
+    pub fn for_batch(mut self) -> Intake {
+        self.bounds.state_bytes = Some(self.app.limits.batch_bytes);
+        self
     }
 
     /// The body, when its type is one of those that are read here.

@@ -52,6 +52,9 @@ pub struct Submission {
 pub struct Bounds {
     /// The resources that its key covers; `None` for all.
     pub resources: Option<Vec<Resource>>,
+    /// Most bytes of the compact form of a state that it leads to without having sent it whole; `None` for
+    /// any number.
+    pub state_bytes: Option<usize>,
 }
 
 impl Bounds {

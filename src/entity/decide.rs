@@ -54,7 +54,7 @@ pub fn decide(state: &State, command: &Command, bounds: &Bounds) -> Result<Decis
     match &command.operation {
         Operation::Create(data) => create(state, declared, command, data),
         Operation::Put(data) => put(state, declared, command, data),
-        Operation::Patch(patch) => merge(state, declared, command, patch),
+        Operation::Patch(patch) => merge(state, declared, command, bounds, patch),
         Operation::Delete => delete(state, declared, command, bounds),
         Operation::Action(name) => act(state, declared, command, bounds, name),
     }
@@ -94,6 +94,7 @@ fn merge(
     state: &State,
     declared: Option<&ResourceType>,
     command: &Command,
+    bounds: &Bounds,
     patch: &Json,
 ) -> Result<Decision, Undecided> {
     let live = existing(state, &command.key)?;
@@ -102,6 +103,7 @@ fn merge(
     let after = Arc::new(Json::clone(before).merged(patch));
     check_depth(&after)?;
     check_content(state, declared, &command.key, &after)?;
+    check_size(bounds, before, &after)?;
     Ok(replaced(command, Verb::updated(), before, after))
 }
 
@@ -137,6 +139,7 @@ fn act(
         return removed(state, command, bounds, action.verb.clone(), kept);
     }
     check_content(state, Some(declared), &command.key, &after)?;
+    check_size(bounds, before, &after)?;
     Ok(replaced(command, action.verb.clone(), before, after))
 }
 
@@ -168,6 +171,16 @@ fn check_depth(data: &Json) -> Result<(), Undecided> {
         return Err(Refusal::InvalidBody { detail }.into());
     }
     Ok(())
+}
+
+/// A state that was sent whole was measured as a body; one that grows piece by piece is measured here.
+fn check_size(bounds: &Bounds, before: &Json, after: &Json) -> Result<(), Undecided> {
+    match bounds.state_bytes {
+        Some(limit) if before != after && after.to_string().len() > limit => {
+            Err(Refusal::StateTooLarge { limit }.into())
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_content(

@@ -97,6 +97,11 @@ pub enum Refusal {
         /// The ETag of the entity as it is, `None` when it is absent.
         current: Option<String>,
     },
+    /// The state would be larger than one may be. Like a body that is too large, it is not remembered.
+    StateTooLarge {
+        /// The limit, in bytes of the compact form.
+        limit: usize,
+    },
     /// The state would break the declared schema, or is no object.
     SchemaViolation {
         /// Where and why.
@@ -110,10 +115,10 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// True when an Idempotency-Key remembers it. What the same request may be answered otherwise with another
-    /// key is none.
+    /// True when an Idempotency-Key remembers it: not what is about the key or about limits, where the same
+    /// request may meet others.
     pub fn is_remembered(&self) -> bool {
-        !matches!(self, Refusal::OutsideKey)
+        !matches!(self, Refusal::OutsideKey | Refusal::StateTooLarge { .. })
     }
 }
 

@@ -33,7 +33,7 @@ pub async fn write(
     payload: Payload,
 ) -> Result<HttpResponse, Problem> {
     caller.require(Scope::Write)?;
-    let intake = Intake::of(app.clone(), &caller, &request, request_id)?;
+    let intake = Intake::of(app.clone(), &caller, &request, request_id)?.for_batch();
     let body = Body::of(&request, payload);
     let media_type = body.media_type(TYPES)?;
     let bytes = body.read(app.limits.batch_bytes).await?;

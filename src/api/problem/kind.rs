@@ -117,7 +117,7 @@ kinds! {
         remedy "Read the entity again, decide anew, send its new ETag.";
         members [("current", "the ETag of the entity as it is, null when it is absent"), ("index", "in a batch: the operation, counted from 0")];
     TOO_LARGE = 413 "too-large", "Too large";
-        when "The body, or the number of operations in a batch, is over the limit.";
+        when "The body, the number of operations in a batch, or the state that a PATCH or an action leads to is over the limit.";
         remedy "Send less at once; `detail` names the limit.";
         members [];
     URI_TOO_LONG = 414 "uri-too-long", "URI too long";

@@ -44,6 +44,7 @@ pub fn kind(refusal: &Refusal) -> &'static Kind {
         Refusal::ReferenceMissing { .. } => &kinds::REFERENCE_MISSING,
         Refusal::StillReferenced { .. } | Refusal::CascadeTooLarge { .. } => &kinds::STILL_REFERENCED,
         Refusal::OutsideKey => &kinds::FORBIDDEN,
+        Refusal::StateTooLarge { .. } => &kinds::TOO_LARGE,
         Refusal::PreconditionFailed { .. } => &kinds::PRECONDITION_FAILED,
         Refusal::PreconditionRequired { .. } => &kinds::PRECONDITION_REQUIRED,
         Refusal::SchemaViolation { .. } => &kinds::SCHEMA_VIOLATION,
@@ -88,6 +89,7 @@ fn detail_of_refusal(refusal: &Refusal) -> String {
             None => "entities that this key does not cover still point to it".to_owned(),
         },
         Refusal::OutsideKey => "this delete would take entities with it that the key does not cover".to_owned(),
+        Refusal::StateTooLarge { limit } => format!("the state would have more than {limit} bytes in its compact form"),
         Refusal::CascadeTooLarge { limit } => format!(
             "this delete would take more than {limit} entities with it, or more than {MAX_GENERATIONS} \
              generations of them; delete those that point to it first, some at a time, then delete it again"
@@ -103,7 +105,7 @@ fn detail_of_refusal(refusal: &Refusal) -> String {
 /// The members beyond those of RFC 9457.
 pub fn members(refused: &Refused) -> Vec<(&'static str, Value)> {
     let mut members = members_of_refusal(&refused.refusal);
-    // Those of access name no operation: they are about the key.
+    // Those about keys and limits have no such member.
     let index = refused.index.filter(|_| refused.refusal.is_remembered());
     members.extend(index.map(|index| ("index", json!(index))));
     members
@@ -129,6 +131,7 @@ fn members_of_refusal(refusal: &Refusal) -> Vec<(&'static str, Value)> {
         | Refusal::EntityNotFound { .. }
         | Refusal::ActionNotFound { .. }
         | Refusal::AlreadyExists { .. }
-        | Refusal::OutsideKey => Vec::new(),
+        | Refusal::OutsideKey
+        | Refusal::StateTooLarge { .. } => Vec::new(),
     }
 }

@@ -109,6 +109,25 @@ fn a_family_that_is_known_to_be_too_large_needs_nothing_more() {
 }
 
 #[test]
+fn a_state_that_grows_piece_by_piece_has_a_limit() {
+    let known = state(
+        vec![live("note", "n", 3, r#"{"a":"0123456789"}"#), live("guarded", "g", 5, r#"{"status":"on"}"#)],
+        vec![],
+    );
+    let within = |limit| Bounds { state_bytes: Some(limit), ..Bounds::default() };
+    let grow = command("note", "n", Operation::Patch(json(r#"{"b":"\u2028"}"#)));
+    let size = r#"{"a":"0123456789","b":"\u2028"}"#.len();
+    assert!(decide(&known, &grow, &within(size)).is_ok());
+    let too_large = Undecided::Refused(Refusal::StateTooLarge { limit: size - 1 });
+    assert_eq!(decide(&known, &grow, &within(size - 1)).unwrap_err(), too_large);
+    let same = command("note", "n", Operation::Patch(json("{}")));
+    assert!(decide(&known, &same, &within(1)).is_ok(), "what changes nothing grows nothing");
+    let switch = with_if_match(command("guarded", "g", Operation::Action("switch".into())), "\"5\"");
+    assert!(decide(&known, &switch, &within(16)).is_ok());
+    assert!(decide(&known, &switch, &within(15)).is_err());
+}
+
+#[test]
 fn what_changes_nothing_has_no_effect() {
     let known = state(vec![live("note", "n", 3, r#"{"a":1,"b":[1,{"c":2,"d":3}]}"#)], vec![]);
     let effects = |data: &str| decide(&known, &put("note", "n", data), &Bounds::default()).unwrap().effects.len();

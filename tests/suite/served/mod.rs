@@ -2,4 +2,5 @@
 
 mod limited;
 mod pages;
+mod sizes;
 mod wire;
