@@ -126,6 +126,16 @@ impl Key {
     }
 }
 
+/// Longest name that people give a key, in characters.
+const MAX_KEY_NAME: usize = 255;
+/// The form of such a name in words.
+pub const KEY_NAME_EXPECTED: &str = "a text of 1 to 255 characters without control characters";
+
+/// True when people may call a key so. It is printed on terminals, where a control character is a command.
+pub fn is_key_name(text: &str) -> bool {
+    (1..=MAX_KEY_NAME).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+}
+
 /// SHA-256 of a key.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct KeyHash(Vec<u8>);
@@ -211,6 +221,16 @@ mod tests {
         assert_eq!(one.reveal().len(), "scroll_".len() + 43);
         assert_ne!(one.reveal(), two.reveal());
         assert!(!format!("{one:?} {:?}", one.hash()).contains(one.reveal()));
+    }
+
+    #[test]
+    fn names_of_keys_are_plain_text() {
+        for good in ["x", "billing mirror", "ä😀", &"é".repeat(255)] {
+            assert!(is_key_name(good), "{good:?}");
+        }
+        for bad in ["", "a\n", "\u{1b}[2J", "\0", "\u{7f}", "\u{9b}2J", &"x".repeat(256)] {
+            assert!(!is_key_name(bad), "{bad:?}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::database::{DatabaseArgs, log_name, no_such_log, open_beside};
 use super::{CliError, terminal};
-use crate::access::{Key, NewKey, Scope};
+use crate::access::{KEY_NAME_EXPECTED, Key, NewKey, Scope, is_key_name};
 use crate::change::time::{Clock, SystemClock};
 use crate::change::{LogName, Resource, Timestamp};
 use crate::config::{DatabaseUrl, SettingFaults, parse_duration};
@@ -112,6 +112,9 @@ impl CreateArgs {
         let mut resources = Vec::new();
         for name in &self.resources {
             resources.extend(faults.keep_as("--resource", Resource::parse(name)));
+        }
+        if self.name.as_deref().is_some_and(|name| !is_key_name(name)) {
+            faults.keep(Err::<(), _>(SettingFaults::one("--name", format!("expected {KEY_NAME_EXPECTED}"))));
         }
         let expires_at = faults.keep(self.end(now));
         match (log, expires_at) {

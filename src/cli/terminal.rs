@@ -21,10 +21,23 @@ pub fn remark(words: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{words}");
 }
 
+/// The text with its control characters written out: to a terminal they would be commands.
+pub fn printable(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut out, character| {
+        if character.is_control() {
+            out.extend(character.escape_default())
+        } else {
+            out.push(character)
+        }
+        out
+    })
+}
+
 /// Columns aligned by their widest cell; the last one is left as it is.
 pub fn table<const COLUMNS: usize>(heads: [&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
+    let rows: Vec<_> = rows.iter().map(|row| row.each_ref().map(|cell| printable(cell))).collect();
     let mut widths = heads.map(|head| head.chars().count());
-    for row in rows {
+    for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
@@ -51,6 +64,12 @@ mod tests {
     fn columns_line_up() {
         let rows = [["a".into(), "é".into()], ["long".into(), "b".into()]];
         assert_eq!(table(["ID", "NAME"], &rows), "ID    NAME\na     é\nlong  b");
+    }
+
+    #[test]
+    fn a_cell_never_commands_the_terminal() {
+        let rows = [["\u{1b}[2J\n".into(), "b".into()]];
+        assert_eq!(table(["ID", "NAME"], &rows), "ID           NAME\n\\u{1b}[2J\\n  b");
     }
 
     #[test]

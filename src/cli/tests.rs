@@ -69,8 +69,8 @@ fn every_fault_is_reported_at_once() {
 
 #[test]
 fn a_key_that_is_asked_for_wrongly_is_told_everything() {
-    let said = faults("keys create --log a/b --scope read --scope root --resource A --expires-in 1w");
-    assert_eq!(said.len(), 4, "{said:?}");
+    let said = faults("keys create --log a/b --scope read --scope root --resource A --expires-in 1w --name \u{7}");
+    assert_eq!(said.len(), 5, "{said:?}");
     assert!(faults("keys create --log a --scope read --expires-at 2001-01-01T00:00:00Z")[0].contains("over already"));
     assert!(faults("keys create --log a --scope read --expires-at tomorrow")[0].contains("RFC 3339"));
 }

@@ -7,7 +7,7 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use serde_json::{Map, Value, json};
 
 use super::form::{Form, list as list_of, no_body};
-use crate::access::{Coverage, Key, NewKey, Scope};
+use crate::access::{Coverage, KEY_NAME_EXPECTED, Key, NewKey, Scope, is_key_name};
 use crate::api::App;
 use crate::api::extract::{Caller, Query, Segments};
 use crate::api::problem::Problem;
@@ -15,8 +15,6 @@ use crate::change::{LogName, Resource, Timestamp};
 use crate::store::StoreError;
 
 const MEMBERS: &[&str] = &["log", "scopes", "resources", "name", "expires_at"];
-/// Longest name that people give a key, in characters.
-const MAX_NAME: usize = 255;
 
 /// Every key that the key may know of, without its secret.
 pub async fn list(app: web::Data<App>, caller: Caller, request: HttpRequest) -> Result<HttpResponse, Problem> {
@@ -80,9 +78,8 @@ fn asked_key(form: &Form) -> Result<NewKey, Problem> {
     let resources = form.optional("resources", "resource names, each once", |resources| {
         list_of(resources, |name| Resource::parse(name).ok())
     })?;
-    let name = form.optional("name", "a text of 1 to 255 characters", |name| {
-        let name = name.as_str()?;
-        (1..=MAX_NAME).contains(&name.chars().count()).then(|| name.to_owned())
+    let name = form.optional("name", KEY_NAME_EXPECTED, |name| {
+        name.as_str().filter(|name| is_key_name(name)).map(str::to_owned)
     })?;
     let expires_at =
         form.optional("expires_at", "a time as RFC 3339 writes it", |time| Timestamp::parse(time.as_str()?))?;

@@ -1,4 +1,4 @@
-//! Limits that show over HTTP.
+//! Limits and forms that show over HTTP.
 
 use super::wire::Served;
 use crate::support::bed::Bed;
@@ -22,6 +22,17 @@ async fn patches_cannot_grow_a_state_beyond_a_body(bed: Bed) {
     served.stop().await;
 }
 
+async fn a_key_is_not_named_with_control_characters(bed: Bed) {
+    let served = Served::start(&bed).await;
+    let key = served.key(None).await;
+    for (name, status) in [(r"\u001b[2J", 422), (r"a\nb", 422), (r"\u0085", 422), ("mirror é", 201)] {
+        let body = format!(r#"{{"log":"default","scopes":["read"],"name":"{name}"}}"#);
+        assert_eq!(served.send(&key, "POST", "/v1/admin/keys", &body).await.status, status, "{name}");
+    }
+    served.stop().await;
+}
+
 on_every_engine! {
+    a_key_is_not_named_with_control_characters,
     patches_cannot_grow_a_state_beyond_a_body,
 }
