@@ -17,7 +17,7 @@ pub const MAX_IDS: usize = 100;
 /// What a page request asks for. The caller decides what "all resources" means.
 pub fn page_request(query: &Query, caller: &Caller) -> Result<PageRequest, Problem> {
     let params = query.only(KNOWN)?;
-    let named = params.list("resource", Resource::EXPECTED, |name| Resource::parse(name).ok())?;
+    let named = params.words("resource", Resource::EXPECTED, |name| Resource::parse(name).ok())?;
     Ok(PageRequest {
         since: since(&params)?,
         until: params.seq("until")?,
@@ -57,7 +57,7 @@ fn selection(params: &Params, named: Option<&[Resource]>, caller: &Caller) -> Re
 }
 
 fn fields(params: &Params) -> Result<Fields, Problem> {
-    let named = params.list("fields", "a list of time, prev and tx", |name| match name {
+    let named = params.words("fields", "a list of time, prev and tx", |name| match name {
         "time" => Some(Fields { time: true, ..Fields::default() }),
         "prev" => Some(Fields { prev: true, ..Fields::default() }),
         "tx" => Some(Fields { tx: true, ..Fields::default() }),

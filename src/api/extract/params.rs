@@ -32,8 +32,9 @@ impl Query {
     /// before any value is judged.
     pub fn resources_named(&self, parameter: &str) -> Vec<Resource> {
         let named = self.pairs().filter(|(name, _)| decoded(name).as_deref() == Some(parameter));
-        let items = named.flat_map(|(_, value)| value.split(','));
-        items.filter_map(|item| Resource::parse(&decoded(item)?).ok()).collect()
+        let values = named.filter_map(|(_, value)| decoded(value));
+        let parse = |value: String| value.split(',').filter_map(|item| Resource::parse(item).ok()).collect::<Vec<_>>();
+        values.flat_map(parse).collect()
     }
 
     /// The parameters, when all of them are known and none stands twice.
@@ -118,6 +119,21 @@ impl Params {
         })
     }
 
+    /// A comma list of words that can hold no comma, so that an encoded comma separates as well: that is how
+    /// browsers and many libraries write a list.
+    pub fn words<T>(
+        &self,
+        name: &'static str,
+        expected: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<Vec<T>>, Problem> {
+        let Some(text) = self.text(name)? else {
+            return Ok(None);
+        };
+        let items = text.split(',').map(|item| parse(item).ok_or_else(|| Problem::parameter(name, item, expected)));
+        items.collect::<Result<_, _>>().map(Some)
+    }
+
     /// A comma list. It is split before it is decoded, so `%2C` is a comma inside an item; a list has at
     /// least one item, and every item has the form that `parse` wants.
     pub fn list<T>(
@@ -197,8 +213,19 @@ mod tests {
     }
 
     #[test]
+    fn words_are_separated_by_a_comma_in_either_form() {
+        let words = |query: &str| params(query).unwrap().words("resource", "a name", |name| Some(name.to_owned()));
+        assert_eq!(words("resource=a%2Cb,c%2c%64").unwrap().unwrap(), ["a", "b", "c", "d"]);
+        assert_eq!(words("since=1").unwrap(), None);
+        assert!(words("resource=a%2C%f").is_err());
+        let never =
+            params("resource=a%2C").unwrap().words("resource", "a name", |name| (!name.is_empty()).then_some(()));
+        assert!(never.is_err());
+    }
+
+    #[test]
     fn resources_are_seen_before_anything_is_judged() {
-        let query = Query("bad=%zz&limit=0&resource=plan,Nonsense,customer".into());
+        let query = Query("bad=%zz&limit=0&resource=plan,Nonsense%2Ccustomer".into());
         let names: Vec<String> = query.resources_named("resource").iter().map(ToString::to_string).collect();
         assert_eq!(names, ["plan", "customer"]);
     }
