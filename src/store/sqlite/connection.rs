@@ -92,9 +92,10 @@ pub struct ProcessLock {
 }
 
 impl ProcessLock {
-    /// Takes the lock, or says who has it.
+    /// Takes the lock, or says who has it. It lies beside the file itself, whatever links lead there, so that
+    /// every way to the file meets the same lock.
     pub fn take(database: &Path) -> Result<ProcessLock, OpenError> {
-        let path = lock_path(database);
+        let path = lock_path(&resolved(database).map_err(|error| unusable(database, error))?);
         let unusable = |error| unusable(&path, error);
         let mut file =
             OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path).map_err(unusable)?;
@@ -109,6 +110,23 @@ impl ProcessLock {
         writeln!(file, "{}", std::process::id()).map_err(unusable)?;
         Ok(ProcessLock { _file: file })
     }
+}
+
+/// The path without links; the file itself need not be there yet.
+fn resolved(path: &Path) -> std::io::Result<PathBuf> {
+    match std::fs::canonicalize(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        found => return found,
+    }
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.canonicalize()?,
+        _ => std::env::current_dir()?,
+    };
+    // A link to what is not there; links in a circle were another error.
+    if let Ok(target) = std::fs::read_link(path) {
+        return resolved(&folder.join(target));
+    }
+    Ok(path.file_name().map_or_else(|| folder.clone(), |name| folder.join(name)))
 }
 
 fn lock_path(database: &Path) -> PathBuf {

@@ -186,6 +186,24 @@ async fn nothing_is_written_into_a_file_that_was_moved_away_or_replaced(bed: Bed
     assert_eq!(check_everything(&desk, &Catalog::builtin()).await.len(), 2);
 }
 
+/// Every way to the file meets the same lock, also when the link was there before the file.
+async fn the_lock_holds_through_a_link(bed: Bed) {
+    let link = bed.path().with_file_name("link.db");
+    std::os::unix::fs::symlink("scroll.db", &link).unwrap();
+    let open = async |path: &std::path::Path| {
+        let url = format!("sqlite:{}", path.display());
+        let settings = scroll::store::OpenSettings { url, max_batch: 1, mode: OpenMode::Exclusive };
+        let options = Options::default();
+        scroll::store::open(settings, options.catalog, bed.clock.clone(), options.metrics).await
+    };
+    for (first, second) in [(&link, &bed.path()), (&bed.path(), &link)] {
+        let server = open(first).await.unwrap();
+        let refused = open(second).await.err().unwrap();
+        assert!(matches!(refused, OpenError::InUse { .. }), "{refused}");
+        Bed::close(server).await;
+    }
+}
+
 on_engine!(
     on_sqlite,
     Sqlite,
@@ -198,6 +216,7 @@ on_engine!(
     a_url_without_a_place_for_a_durable_file_is_refused,
     a_file_that_is_no_database_is_refused_and_left_alone,
     nothing_is_written_into_a_file_that_was_moved_away_or_replaced,
+    the_lock_holds_through_a_link,
     damage_of_the_file_is_found,
     a_bootstrap_that_would_lack_an_entity_is_refused
 );
