@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::database::{DEFAULT_MAX_BATCH, DatabaseArgs, TypesArgs, log_name, no_such_log, open};
+use super::database::{DEFAULT_MAX_BATCH, DatabaseArgs, TypesArgs, log_name, must_exist, no_such_log, open};
 use super::{CliError, terminal};
 use crate::access::Log;
 use crate::change::{LogName, Seq};
 use crate::config::{DatabaseUrl, SettingFaults, Types};
 use crate::entity::types::Catalog;
 use crate::feed::audit::{Audit, Comparison, Report};
-use crate::store::{OpenMode, Position, Store, StoreError, sqlite_path};
+use crate::store::{OpenMode, Position, Store, StoreError};
 
 /// Changes in one read; each holds a whole line.
 const CHANGES_AT_ONCE: usize = 500;
@@ -107,16 +107,6 @@ async fn storage(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     match store.audit_storage().await {
         Err(StoreError::Corrupt { detail, .. }) => Ok(vec![format!("unreadable: {detail}")]),
         audited => audited,
-    }
-}
-
-/// A mistyped path must not look like a clean database.
-fn must_exist(url: &DatabaseUrl) -> Result<(), CliError> {
-    let path = sqlite_path(url.as_str()).map_err(CliError::Open)?;
-    match path.try_exists() {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(CliError::CouldNot(format!("there is no database at {}", path.display()))),
-        Err(source) => Err(CliError::Io { what: format!("{} cannot be looked at", path.display()), source }),
     }
 }
 
@@ -238,14 +228,6 @@ mod tests {
     use super::*;
     use crate::change::Tally;
     use crate::feed::audit::{Finding, Findings};
-
-    #[test]
-    fn a_database_that_is_not_there_is_not_clean_and_is_not_made() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("none.db");
-        let refused = must_exist(&DatabaseUrl::parse(&format!("sqlite:{}", path.display())).unwrap()).unwrap_err();
-        assert_eq!((refused.exit_code(), path.exists()), (2, false));
-    }
 
     #[test]
     fn the_summary_says_where_it_looked_and_how_much_is_not_shown() {

@@ -78,6 +78,25 @@ pub async fn open_beside(url: &DatabaseUrl) -> Result<Opened, CliError> {
     open(url, Catalog::builtin(), DEFAULT_MAX_BATCH, OpenMode::Beside).await
 }
 
+/// As [`open_beside`], for commands that only look at what is there.
+pub async fn open_existing(url: &DatabaseUrl) -> Result<Opened, CliError> {
+    must_exist(url)?;
+    open_beside(url).await
+}
+
+/// A mistyped path must not look like an empty database, and must not be made.
+pub fn must_exist(url: &DatabaseUrl) -> Result<(), CliError> {
+    let path = store::sqlite_path(url.as_str()).map_err(CliError::Open)?;
+    match std::fs::metadata(&path) {
+        Ok(found) if found.len() > 0 => Ok(()),
+        Ok(_) => Err(CliError::CouldNot(format!("{} is empty: there is no database in it", path.display()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(CliError::CouldNot(format!("there is no database at {}", path.display())))
+        }
+        Err(source) => Err(CliError::Io { what: format!("{} cannot be looked at", path.display()), source }),
+    }
+}
+
 /// Reads the name of a log, for clap.
 pub fn log_name(text: &str) -> Result<LogName, String> {
     LogName::parse(text).map_err(|invalid| invalid.to_string())
@@ -88,4 +107,22 @@ pub fn no_such_log(name: &LogName) -> CliError {
     CliError::Refused(format!(
         "there is no log {name}; `scroll logs list` shows them, `scroll logs create {name}` makes it"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_is_not_there_is_not_clean_and_is_not_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("none.db");
+        let url = DatabaseUrl::parse(&format!("sqlite:{}", path.display())).unwrap();
+        assert_eq!((must_exist(&url).unwrap_err().exit_code(), path.exists()), (2, false));
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(must_exist(&url).unwrap_err().exit_code(), 2);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
+        std::fs::write(&path, "x").unwrap();
+        assert!(must_exist(&url).is_ok());
+    }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::database::{DatabaseArgs, log_name, no_such_log, open_beside};
+use super::database::{DatabaseArgs, log_name, no_such_log, open_beside, open_existing};
 use super::{CliError, terminal};
 use crate::access::{KEY_NAME_EXPECTED, Key, NewKey, Scope, is_key_name};
 use crate::change::time::{Clock, SystemClock};
@@ -148,7 +148,11 @@ impl CreateArgs {
 impl Keys {
     /// Runs the command.
     pub async fn run(self) -> Result<(), CliError> {
-        let store = open_beside(&self.database).await?.store;
+        let opened = match self.task {
+            Task::Create(_) => open_beside(&self.database).await?,
+            Task::List { .. } | Task::Revoke(_) => open_existing(&self.database).await?,
+        };
+        let store = opened.store;
         match self.task {
             Task::Create(key) => create(store.as_ref(), key).await,
             Task::List { log, as_json } => list(store.as_ref(), log, as_json).await,

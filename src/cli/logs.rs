@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::json;
 
-use super::database::{DatabaseArgs, log_name, open_beside};
+use super::database::{DatabaseArgs, log_name, open_beside, open_existing};
 use super::{CliError, terminal};
 use crate::access::Log;
 use crate::change::LogName;
@@ -56,11 +56,10 @@ impl LogsCommand {
 impl Logs {
     /// Runs the command.
     pub async fn run(self) -> Result<(), CliError> {
-        let store = open_beside(&self.database).await?.store;
         match self.task {
-            Task::Create(name) => create(store.as_ref(), &name).await,
+            Task::Create(name) => create(open_beside(&self.database).await?.store.as_ref(), &name).await,
             Task::List { as_json } => {
-                let logs = store.logs().await?;
+                let logs = open_existing(&self.database).await?.store.logs().await?;
                 terminal::say(&if as_json { as_json_text(&logs) } else { as_table(&logs) })
             }
         }

@@ -60,6 +60,14 @@ pub enum OpenError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
+    /// The file belongs to something else.
+    #[error("{path} is not a database of scroll ({found}); nothing was written to it")]
+    NotOurs {
+        /// The database file.
+        path: String,
+        /// What it is instead.
+        found: String,
+    },
     /// The file system does not give what durability needs.
     #[error("{path} would not be durable ({found}); write-ahead logging and full synchronisation are needed")]
     NotDurable {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use diesel::connection::SimpleConnection as _;
 use diesel::{Connection as _, SqliteConnection};
 
+use super::owner;
 use crate::store::OpenError;
 
 /// Holds while another process has the write lock; then the write is refused as busy.
@@ -23,9 +24,11 @@ const READER_CACHE_KIB: u32 = 2_048;
 /// The write-ahead log is cut back to this after a checkpoint.
 const WAL_LIMIT_BYTES: u32 = 64 << 20;
 
-/// Opens the connection that writes, making the file when it is not there.
+/// Opens the connection that writes, making the file when it is not there. Somebody else's database is left
+/// as it was.
 pub fn open_writer(path: &Path) -> Result<SqliteConnection, OpenError> {
     let mut connection = establish(path)?;
+    owner::refuse_foreign(&mut connection, path)?;
     // The page size holds only if it is set before the first page is written.
     let settings = format!(
         "PRAGMA busy_timeout={BUSY_TIMEOUT_MS}; PRAGMA page_size=16384; PRAGMA journal_mode=WAL; \

@@ -10,6 +10,7 @@ mod connection;
 mod error;
 mod heads;
 mod migrator;
+mod owner;
 mod place;
 mod readers;
 mod rows;
@@ -70,7 +71,10 @@ pub fn open(
     };
     let mut connection = connection::open_writer(&path)?;
     match &lock {
-        Some(_) => migrator::migrate(&mut connection)?,
+        Some(_) => {
+            migrator::migrate(&mut connection)?;
+            owner::mark(&mut connection, &path)?;
+        }
         None => migrator::require_current(&mut connection)?,
     }
     let lock = match settings.mode {

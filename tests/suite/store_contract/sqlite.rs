@@ -204,6 +204,26 @@ async fn the_lock_holds_through_a_link(bed: Bed) {
     }
 }
 
+async fn a_database_of_something_else_is_refused_and_left_alone(bed: Bed) {
+    for sql in ["CREATE TABLE music (title TEXT)", "PRAGMA application_id=7", "CREATE TABLE logs (line TEXT)"] {
+        bed.execute(sql);
+        let before = std::fs::read(bed.path()).unwrap();
+        for mode in [OpenMode::Exclusive, OpenMode::Beside] {
+            let refused = bed.try_open(Options { mode, ..Options::default() }).await.err().unwrap();
+            assert!(matches!(refused, OpenError::NotOurs { .. }), "{sql}: {refused}");
+        }
+        assert!(std::fs::read(bed.path()).unwrap() == before, "{sql}: something was written");
+        std::fs::remove_file(bed.path()).unwrap();
+    }
+    Bed::close(bed.open().await).await;
+    let id = "SELECT application_id AS number FROM pragma_application_id";
+    assert_eq!(bed.number(id), 0x5343_524c);
+    // A file of before the id was written is ours, and gets it.
+    bed.execute("PRAGMA application_id=0");
+    Bed::close(bed.open().await).await;
+    assert_eq!(bed.number(id), 0x5343_524c);
+}
+
 on_engine!(
     on_sqlite,
     Sqlite,
@@ -217,6 +237,7 @@ on_engine!(
     a_file_that_is_no_database_is_refused_and_left_alone,
     nothing_is_written_into_a_file_that_was_moved_away_or_replaced,
     the_lock_holds_through_a_link,
+    a_database_of_something_else_is_refused_and_left_alone,
     damage_of_the_file_is_found,
     a_bootstrap_that_would_lack_an_entity_is_refused
 );
