@@ -13,6 +13,7 @@ mod migrator;
 mod owner;
 mod place;
 mod readers;
+mod room;
 mod rows;
 mod scan;
 mod schema;
@@ -32,6 +33,7 @@ use self::error::gone;
 use self::heads::Heads;
 use self::place::Place;
 use self::readers::Readers;
+use self::room::Room;
 use self::writer::{Job, Message, QUEUE_SUBMISSIONS, Writer};
 use super::{
     Chunk, ChunkSize, Extent, OpenError, OpenMode, OpenSettings, Position, Scan, Store, StoreError, StoredEntity,
@@ -50,6 +52,7 @@ pub struct SqliteStore {
     readers: Arc<Readers>,
     heads: Arc<Heads>,
     place: Arc<Place>,
+    room: Arc<Room>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     /// Held until the store is dropped.
@@ -89,8 +92,10 @@ pub fn open(
     let place = Arc::new(place);
     let heads = Arc::new(Heads::new(metrics.clone()));
     let (sender, receiver) = mpsc::channel(QUEUE_SUBMISSIONS);
+    let room = Arc::new(Room::default());
     let writer = Writer {
         connection,
+        room: room.clone(),
         place: place.clone(),
         catalog,
         clock: clock.clone(),
@@ -108,6 +113,7 @@ pub fn open(
         readers,
         heads,
         place,
+        room,
         clock,
         metrics,
         _lock: lock,
@@ -133,9 +139,10 @@ impl SqliteStore {
         chore: impl FnOnce(&mut SqliteConnection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        let place = self.place.clone();
+        let (place, room) = (self.place.clone(), self.room.clone());
         let job = move |connection: &mut SqliteConnection| {
             let done = place.check(operation).and_then(|()| connection.immediate_transaction(chore));
+            done.as_ref().err().into_iter().for_each(|error| room.note(error));
             // Whoever asked may be gone.
             let _ = reply.send(done);
         };
@@ -281,6 +288,12 @@ impl Store for SqliteStore {
 
     async fn ready(&self) -> Result<(), StoreError> {
         self.readers.read("answer", access::answer).await?;
+        if self.room.is_short() {
+            // Taking the lock would succeed on a full disk.
+            self.chore("answer", room::try_write).await?;
+            self.room.is_back();
+            return Ok(());
+        }
         // An immediate transaction: it takes the write lock, and gives it back.
         self.chore("answer", access::answer).await
     }

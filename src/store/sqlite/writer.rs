@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::heads::Heads;
 use super::place::Place;
+use super::room::Room;
 use super::rows;
 use crate::access::LogId;
 use crate::change::time::Clock;
@@ -57,6 +58,8 @@ pub enum Message {
 pub struct Writer {
     /// The only connection that writes.
     pub connection: SqliteConnection,
+    /// Told of a full disk.
+    pub room: Arc<Room>,
     /// Where its file must still be.
     pub place: Arc<Place>,
     /// The declared types.
@@ -142,6 +145,7 @@ impl Writer {
 
     /// Every job gets an error of the same kind; the first one the cause itself.
     fn fail(&mut self, jobs: Vec<Job>, error: StoreError) {
+        self.room.note(&error);
         let mut error = Some(error);
         for job in jobs {
             let this = error.as_ref().map(StoreError::same_kind);

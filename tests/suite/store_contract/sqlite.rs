@@ -224,6 +224,29 @@ async fn a_database_of_something_else_is_refused_and_left_alone(bed: Bed) {
     assert_eq!(bed.number(id), 0x5343_524c);
 }
 
+/// A full disk lets the write lock be taken, so only a write that succeeds says that there is room again.
+async fn after_a_full_disk_the_store_is_ready_when_a_write_succeeds(bed: Bed) {
+    let desk = Desk::open(&bed).await;
+    desk.store.ready().await.unwrap();
+    for table in ["changes", "settings"] {
+        bed.execute(&format!(
+            "CREATE TRIGGER full_{table} BEFORE INSERT ON {table} \
+             BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+        ));
+    }
+    desk.store.ready().await.unwrap();
+    let refused = desk.store.write(desk.log, one(put("note", "n", "{}"))).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
+    for _ in 0..2 {
+        let refused = desk.store.ready().await.unwrap_err();
+        assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
+    }
+    bed.execute("DROP TRIGGER full_changes; DROP TRIGGER full_settings");
+    desk.store.ready().await.unwrap();
+    desk.ok(put("note", "n", "{}")).await;
+    check_everything(&desk, &Catalog::builtin()).await;
+}
+
 on_engine!(
     on_sqlite,
     Sqlite,
@@ -238,6 +261,7 @@ on_engine!(
     nothing_is_written_into_a_file_that_was_moved_away_or_replaced,
     the_lock_holds_through_a_link,
     a_database_of_something_else_is_refused_and_left_alone,
+    after_a_full_disk_the_store_is_ready_when_a_write_succeeds,
     damage_of_the_file_is_found,
     a_bootstrap_that_would_lack_an_entity_is_refused
 );
