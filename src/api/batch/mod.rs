@@ -124,5 +124,10 @@ mod tests {
         assert!(parsed(ARRAY, &array).is_ok());
         let lines = Bytes::from(format!("{{\"data\":{data}}}\n"));
         assert!(parsed(LINES, &lines).is_ok());
+        let deep = "[".repeat(200);
+        for (media_type, text) in [(ARRAY, format!("[{{\"data\":{deep}")), (LINES, format!("{{\"data\":{deep}"))] {
+            let refused = parsed(media_type, &text.into()).unwrap_err();
+            assert!(matches!(&refused.refusal, Refusal::InvalidBody { detail } if detail.contains("than 128 levels")));
+        }
     }
 }

@@ -20,7 +20,8 @@ pub fn parse(bytes: &[u8]) -> Result<Json, Malformed> {
     parse_with_depth(bytes, MAX_DEPTH)
 }
 
-/// As [`parse`], with another depth limit; for envelopes whose inner values have the usual one.
+/// As [`parse`], with another depth limit; for envelopes whose inner values have the usual one, which is
+/// therefore the one that a refusal names.
 pub fn parse_with_depth(bytes: &[u8], max_depth: u32) -> Result<Json, Malformed> {
     if bytes.starts_with(b"\xEF\xBB\xBF") {
         return Err(Malformed("the body starts with a byte-order mark; send plain UTF-8".into()));
@@ -92,8 +93,8 @@ fn in_words(error: ReaderError) -> Malformed {
         ReaderError::SyntaxError(JsonSyntaxError { kind, location }) => {
             Malformed(format!("{}{}", reason(&kind), place(&location)))
         }
-        ReaderError::MaxNestingDepthExceeded { max_nesting_depth, location } => {
-            Malformed(format!("nested deeper than {max_nesting_depth} levels{}", place(&location)))
+        ReaderError::MaxNestingDepthExceeded { location, .. } => {
+            Malformed(format!("nested deeper than {MAX_DEPTH} levels{}", place(&location)))
         }
         ReaderError::IoError { location, .. } => Malformed(format!("not valid UTF-8{}", place(&location))),
         _ => Malformed("not valid JSON".into()),
