@@ -129,6 +129,15 @@ pub fn parse_number(text: &str, bounds: std::ops::RangeInclusive<usize>, unit: &
     }
 }
 
+/// Reads yes or no; an empty text counts as no, as environments often have it.
+pub fn parse_switch(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "1" => Ok(true),
+        "false" | "0" | "" => Ok(false),
+        _ => Err(format!("{text:?} is neither true nor false")),
+    }
+}
+
 /// Reads the origin of a web page, as a browser sends it.
 pub fn parse_origin(text: &str) -> Result<String, String> {
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
@@ -222,6 +231,16 @@ mod tests {
         for bad in ["", "0", "4097", "-1", "+1", "1.0", "1_000", " 1", "99999999999999999999999"] {
             let said = parse_number(bad, 1..=4096, "writes").unwrap_err();
             assert!(said.contains("writes from 1 to 4096"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_switch_is_never_guessed() {
+        for (text, switch) in [("true", true), ("1", true), ("false", false), ("0", false), ("", false)] {
+            assert_eq!(parse_switch(text), Ok(switch), "{text:?}");
+        }
+        for bad in ["True", "yes", "on", "off", "no", "ture", " true", "2", "f"] {
+            assert!(parse_switch(bad).unwrap_err().contains("true nor false"), "{bad:?}");
         }
     }
 

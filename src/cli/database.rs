@@ -5,12 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use clap::builder::FalseyValueParser;
 
 use super::CliError;
 use crate::change::LogName;
 use crate::change::time::{Clock, SystemClock};
-use crate::config::{DEFAULT_DATABASE_URL, DatabaseUrl, SettingFaults, Types};
+use crate::config::{DEFAULT_DATABASE_URL, DatabaseUrl, SettingFaults, Types, parse_switch};
 use crate::entity::types::Catalog;
 use crate::metrics::Metrics;
 use crate::store::{self, OpenMode, OpenSettings, Store};
@@ -39,16 +38,28 @@ pub struct TypesArgs {
     /// A TOML file of declared resource types; it replaces the built-in example (customer, subscription, membership)
     #[arg(long, env = "SCROLL_TYPES", value_name = "FILE")]
     pub types: Option<OsString>,
-    /// Refuse resources that are not declared [default: accept them without rules]
-    #[arg(long, env = "SCROLL_STRICT", value_parser = FalseyValueParser::new())]
-    pub strict: bool,
+    /// Refuse resources that are not declared: true or false [default: accept them without rules]
+    #[arg(
+        long,
+        env = "SCROLL_STRICT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true",
+        hide_default_value = true,
+        value_name = "BOOL"
+    )]
+    pub strict: String,
 }
 
 impl TypesArgs {
     /// Reads the file; an empty path counts as none, as environments often have it.
     pub fn configure(&self) -> Result<Types, SettingFaults> {
+        let mut faults = SettingFaults::default();
+        let strict = faults.keep_as("--strict", parse_switch(&self.strict));
         let file = self.types.as_deref().filter(|path| !path.is_empty()).map(Path::new);
-        Types::load(file, self.strict)
+        let types = faults.keep(Types::load(file, strict.unwrap_or(false)));
+        types.filter(|_| strict.is_some()).ok_or(faults)
     }
 }
 

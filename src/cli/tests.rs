@@ -37,6 +37,8 @@ fn plain_commands_need_no_settings() {
         "types check types.toml",
         "serve --log-format json --log-level debug --listen [::1]:0 --metrics-listen 127.0.0.1:9090",
         "serve --cors-origin https://a.example --cors-origin http://localhost:3000 --strict",
+        "serve --strict=false --listen 127.0.0.1:0",
+        "check --strict --log default",
     ] {
         assert_eq!(faults(plain), Vec::<String>::new(), "{plain}");
     }
@@ -65,6 +67,11 @@ fn every_fault_is_reported_at_once() {
         assert_eq!(said.iter().filter(about).count(), 1, "{setting}: {said:?}");
     }
     assert_eq!(said.len(), 11, "{said:?}");
+}
+
+#[test]
+fn a_switch_that_is_neither_on_nor_off_is_a_fault() {
+    assert_eq!(faults("serve --strict=ture --types /none/types.toml").len(), 2);
 }
 
 #[test]
