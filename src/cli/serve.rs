@@ -4,7 +4,7 @@
 //! listens: a start that fails for any other reason does not lose a key that nobody has seen.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -223,8 +223,25 @@ async fn first_key(store: &dyn Store, log: &LogName) -> Result<Option<Secret>, C
     Ok(Some(secret))
 }
 
+/// A SIGTERM so soon after the one that began the drain is the same wish told twice: to the process and to
+/// its group, as `timeout` and service managers do.
+const ECHO: Duration = Duration::from_secs(1);
+
+fn is_echo(signal: &str, since_first: Duration) -> bool {
+    signal == SIGTERM && since_first < ECHO
+}
+
 /// The server finishes what runs and closes the database.
 async fn drain(server: Server, signals: &mut Signals) -> Result<(), CliError> {
+    let insisted = async {
+        let began = Instant::now();
+        loop {
+            let name = signals.next().await;
+            if !is_echo(name, began.elapsed()) {
+                break name;
+            }
+        }
+    };
     tokio::select! {
         ended = tokio::time::timeout(STOP_DEADLINE, server.drain()) => match ended {
             Ok(()) => {
@@ -233,11 +250,13 @@ async fn drain(server: Server, signals: &mut Signals) -> Result<(), CliError> {
             }
             Err(_) => Err(CliError::CouldNot("not everything finished in time; what was answered is on disk".into())),
         },
-        name = signals.next() => {
+        name = insisted => {
             Err(CliError::CouldNot(format!("stopped at once by a second {name}; what was answered is on disk")))
         }
     }
 }
+
+const SIGTERM: &str = "SIGTERM";
 
 /// The signals that ask the process to end.
 struct Signals {
@@ -254,8 +273,20 @@ impl Signals {
 
     async fn next(&mut self) -> &'static str {
         tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.terminate.recv() => SIGTERM,
             _ = self.interrupt.recv() => "SIGINT",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_term_told_twice_is_one_and_an_insisting_one_is_not() {
+        assert!(is_echo(SIGTERM, Duration::from_millis(999)));
+        assert!(!is_echo(SIGTERM, Duration::from_secs(1)));
+        assert!(!is_echo("SIGINT", Duration::from_millis(1)), "a person presses Ctrl-C twice quickly");
     }
 }
