@@ -17,13 +17,13 @@ pub struct Entry {
     status: StatusCode,
     caller: Option<Caller>,
     bytes: u64,
-    is_cut_off: bool,
+    is_whole: bool,
 }
 
 impl Entry {
     /// A request that came at `began`.
     pub fn new(began: Instant, request_id: RequestId, method: Method, path: String, status: StatusCode) -> Entry {
-        Entry { began, request_id, method, path, status, caller: None, bytes: 0, is_cut_off: false }
+        Entry { began, request_id, method, path, status, caller: None, bytes: 0, is_whole: false }
     }
 
     /// Names who asked.
@@ -37,9 +37,19 @@ impl Entry {
         self.bytes = self.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 
-    /// The body failed.
-    pub fn cut_off(&mut self) {
-        self.is_cut_off = true;
+    /// The body went out to its end. Without this it was cut off: it failed, or the client left.
+    pub fn ended(&mut self) {
+        self.is_whole = true;
+    }
+
+    /// True when the body did not come to its end.
+    pub fn is_cut_off(&self) -> bool {
+        !self.is_whole
+    }
+
+    /// The bytes of the body that went out.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 }
 
@@ -56,7 +66,7 @@ impl Drop for Entry {
             bytes = self.bytes,
             key,
             log,
-            cut_off = self.is_cut_off,
+            cut_off = self.is_cut_off(),
             "answered"
         );
     }
