@@ -28,6 +28,8 @@ impl MessageBody for Unsent {
 /// headers and is never asked for a byte.
 pub struct Watched {
     body: BoxBody,
+    /// Its size as announced; what is left of it shrinks.
+    size: BodySize,
     is_sent: bool,
     entry: Entry,
 }
@@ -35,11 +37,26 @@ pub struct Watched {
 impl Watched {
     /// Watches a body; `is_sent` is false when it answers HEAD.
     pub fn new(body: BoxBody, is_sent: bool, mut entry: Entry) -> Watched {
+        let size = body.size();
         // An empty body is never asked for anything.
-        if !is_sent || matches!(body.size(), BodySize::None | BodySize::Sized(0)) {
+        if !is_sent || matches!(size, BodySize::None | BodySize::Sized(0)) {
             entry.ended();
         }
-        Watched { body, is_sent, entry }
+        Watched { body, size, is_sent, entry }
+    }
+
+    /// A body of a known size has ended with its last byte, whether or not it is asked again.
+    fn note(&mut self, polled: &Poll<Option<Result<Bytes, Box<dyn std::error::Error>>>>) {
+        match polled {
+            Poll::Ready(Some(Ok(bytes))) => {
+                self.entry.count(bytes.len());
+                if self.size == BodySize::Sized(self.entry.bytes()) {
+                    self.entry.ended();
+                }
+            }
+            Poll::Ready(None) if !matches!(self.size, BodySize::Sized(_)) => self.entry.ended(),
+            _ => {}
+        }
     }
 
     /// A body of a known size has ended with its last byte, whether or not it is asked again.
@@ -79,7 +96,7 @@ impl MessageBody for Watched {
 mod tests {
     use super::*;
     use crate::api::extract::RequestId;
-    use actix_web::body::{BodyStream, MessageBody as _};
+    use actix_web::body::BodyStream;
     use actix_web::http::{Method, StatusCode};
     use futures::{FutureExt as _, stream};
     use std::time::Instant;

@@ -24,7 +24,11 @@ pub fn remark(words: &str) {
 /// The text with its control characters written out: to a terminal they would be commands.
 pub fn printable(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, character| {
-        if character.is_control() { out.extend(character.escape_default()) } else { out.push(character) }
+        if character.is_control() {
+            out.extend(character.escape_default())
+        } else {
+            out.push(character)
+        }
         out
     })
 }
@@ -65,7 +69,7 @@ mod tests {
     #[test]
     fn a_cell_never_commands_the_terminal() {
         let rows = [["\u{1b}[2J\n".into(), "b".into()]];
-        assert_eq!(table(["ID", "NAME"], &rows), "ID            NAME\n\\u{1b}[2J\\n  b");
+        assert_eq!(table(["ID", "NAME"], &rows), "ID           NAME\n\\u{1b}[2J\\n  b");
     }
 
     #[test]

@@ -8,7 +8,9 @@ use super::cascade;
 use super::decide::{After, Decision, Effect, decide};
 use super::state::{Facts, Link, Needs, State, Undecided};
 use super::types::Catalog;
-use super::{Answer, Bounds, Command, Operation, Outcome, Refusal, Refused, Remembered, RequestKey, Submission, Work, state};
+use super::{
+    Answer, Bounds, Command, Operation, Outcome, Refusal, Refused, Remembered, RequestKey, Submission, Work, state,
+};
 use crate::change::{Change, EntityKey, Json, Line, Resource, Seq, Tally, Timestamp};
 
 /// The working set of one transaction.
@@ -165,11 +167,7 @@ impl Flight {
 
     /// All or nothing: the commands work on this flight, and what they did is dropped when one is refused
     /// or asks for more.
-    fn take_batch(
-        &mut self,
-        commands: &[Command],
-        bounds: &Bounds,
-    ) -> Result<Result<Outcome, Refused>, Box<Needs>> {
+    fn take_batch(&mut self, commands: &[Command], bounds: &Bounds) -> Result<Result<Outcome, Refused>, Box<Needs>> {
         let kept = self.mark();
         let tx = self.head.forward(1);
         let mut lines = Vec::with_capacity(commands.len());

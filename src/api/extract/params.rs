@@ -218,7 +218,8 @@ mod tests {
         assert_eq!(words("resource=a%2Cb,c%2c%64").unwrap().unwrap(), ["a", "b", "c", "d"]);
         assert_eq!(words("since=1").unwrap(), None);
         assert!(words("resource=a%2C%f").is_err());
-        let never = params("resource=a%2C").unwrap().words("resource", "a name", |name| (!name.is_empty()).then_some(()));
+        let never =
+            params("resource=a%2C").unwrap().words("resource", "a name", |name| (!name.is_empty()).then_some(()));
         assert!(never.is_err());
     }
 
