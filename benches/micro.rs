@@ -14,7 +14,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use scroll::change::line::{Extras, append_line};
 use scroll::change::{EntityId, EntityKey, Fields, Json, Line, Resource, Seq, Tally, Timestamp, Verb, json};
 use scroll::entity::types::Catalog;
-use scroll::entity::{Command, Facts, Flight, Live, Operation, Preconditions, Submission, Work};
+use scroll::entity::{Bounds, Command, Facts, Flight, Live, Operation, Preconditions, Submission, Work};
 use scroll::feed::lines::pieces;
 
 /// Submissions of one flight: the default of `--max-batch`.
@@ -75,7 +75,13 @@ fn put(number: i64) -> Submission {
     let data: Arc<Json> = json::parse(body(number + 1_000).as_bytes()).unwrap().into();
     let command =
         Command { key: key(number), operation: Operation::Put(data), preconditions: Preconditions::default() };
-    Submission { request_id: number.to_string(), idempotency: None, work: Work::One(command), size_bytes: 300 }
+    Submission {
+        request_id: number.to_string(),
+        idempotency: None,
+        work: Work::One(command),
+        size_bytes: 300,
+        bounds: Bounds::default(),
+    }
 }
 
 fn flight(criterion: &mut Criterion) {

@@ -179,6 +179,7 @@ fn listen(
         .keep_alive(KEEP_ALIVE)
         .client_request_timeout(REQUEST_HEAD)
         .client_disconnect_timeout(DISCONNECT)
+        .tcp_nodelay(true)
         .disable_signals()
         .shutdown_timeout(deadline.as_secs().max(1))
         .listen(socket)
@@ -201,6 +202,7 @@ fn listen_for_metrics(app: web::Data<App>, address: SocketAddr) -> Result<Listen
         .workers(METRICS_WORKERS)
         .keep_alive(KEEP_ALIVE)
         .client_request_timeout(REQUEST_HEAD)
+        .tcp_nodelay(true)
         .disable_signals()
         .listen(socket)
         .map_err(failed)?

@@ -58,20 +58,6 @@ impl Watched {
             _ => {}
         }
     }
-
-    /// A body of a known size has ended with its last byte, whether or not it is asked again.
-    fn note(&mut self, polled: &Poll<Option<Result<Bytes, Box<dyn std::error::Error>>>>) {
-        match polled {
-            Poll::Ready(Some(Ok(bytes))) => {
-                self.entry.count(bytes.len());
-                if self.body.size() == BodySize::Sized(self.entry.bytes()) {
-                    self.entry.ended();
-                }
-            }
-            Poll::Ready(None) if !matches!(self.body.size(), BodySize::Sized(_)) => self.entry.ended(),
-            _ => {}
-        }
-    }
 }
 
 impl MessageBody for Watched {

@@ -206,12 +206,16 @@ impl Serve {
     }
 }
 
-/// The key of a database that nobody has used yet; `None` when there is a log already.
+/// The key of a database that nobody can read yet; `None` when it has logs of other names, or any key.
 async fn first_key(store: &dyn Store, log: &LogName) -> Result<Option<Secret>, CliError> {
-    if !store.logs().await?.is_empty() {
+    let logs = store.logs().await?;
+    let is_ours = logs.iter().all(|known| known.name == *log);
+    if !is_ours || !store.keys(None).await?.is_empty() {
         return Ok(None);
     }
-    store.create_log(log).await?;
+    if logs.is_empty() {
+        store.create_log(log).await?;
+    }
     let key = NewKey {
         log: Some(log.clone()),
         scopes: Scope::ALL.into(),

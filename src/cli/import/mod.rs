@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use super::database::{DatabaseArgs, TypesArgs, log_name, no_such_log, open};
 use super::{CliError, terminal};
-use crate::access::LogId;
+use crate::access::{Log, LogId};
 use crate::change::LogName;
 use crate::config::{DatabaseUrl, SettingFaults, Types, parse_number};
 use crate::entity::{Bounds, Outcome, Refused, Submission, Work};
@@ -92,7 +92,7 @@ impl Import {
         let (text, size_bytes) = self.input.open()?;
         let opened = open(&self.database, self.types.catalog, SUBMISSIONS_PER_COMMIT, OpenMode::Exclusive).await?;
         let store = opened.store;
-        let imported = match store.log(&self.log).await? {
+        let imported = match log_named(store.as_ref(), &self.log).await? {
             None => Err(no_such_log(&self.log)),
             Some(log) => {
                 let batches = reader::read_ahead(text, self.batch_lines, BATCHES_AHEAD)?;
@@ -102,6 +102,16 @@ impl Import {
         store.close(CLOSE_DEADLINE).await;
         imported
     }
+}
+
+/// The log to write into. In a database without any log it is made; the first start of a server then shows
+/// its first key.
+async fn log_named(store: &dyn Store, name: &LogName) -> Result<Option<Log>, CliError> {
+    if store.logs().await?.is_empty() {
+        terminal::remark(&format!("This database is new; made the log {:?}.", name.as_str()));
+        return Ok(Some(store.create_log(name).await?));
+    }
+    Ok(store.log(name).await?)
 }
 
 async fn import(

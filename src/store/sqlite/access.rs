@@ -54,7 +54,7 @@ pub fn find_log(connection: &mut SqliteConnection, name: &LogName) -> Result<Opt
     let row: Option<LogRow> = logs::table
         .filter(logs::name.eq(name.as_str()))
         .select(LOG_COLUMNS)
-        .first(connection)
+        .get_result(connection)
         .optional()
         .map_err(while_("find a log"))?;
     row.map(|row| log_from(connection, row)).transpose()
@@ -69,7 +69,7 @@ fn log_from(connection: &mut SqliteConnection, (log_id, name, epoch, created_at)
 
 /// The name of a log; `None` when there is no such log.
 pub fn log_name(connection: &mut SqliteConnection, log: LogId) -> Result<Option<String>, StoreError> {
-    let name = logs::table.find(log.0).select(logs::name).first(connection);
+    let name = logs::table.find(log.0).select(logs::name).get_result(connection);
     name.optional().map_err(while_("find a log"))
 }
 
@@ -80,7 +80,7 @@ pub fn position(connection: &mut SqliteConnection, log: LogId) -> Result<Positio
         let (epoch, floor, purged_through): (String, i64, i64) = logs::table
             .find(log.0)
             .select((logs::epoch, logs::floor, logs::purged_through))
-            .first(connection)
+            .get_result(connection)
             .map_err(&failed)?;
         let (head, tally) = rows::head(connection, log)?;
         Ok(Position {
@@ -108,7 +108,7 @@ pub fn resources(connection: &mut SqliteConnection, log: LogId) -> Result<Vec<(R
             .filter(changes::log_id.eq(log.0).and(changes::resource.gt(&after)))
             .order(changes::resource)
             .select(changes::resource)
-            .first(connection)
+            .get_result(connection)
             .optional()
             .map_err(while_("list resources"))?;
         let Some(name) = next else {
@@ -179,8 +179,12 @@ pub fn revoke_key(
     now: Timestamp,
 ) -> Result<bool, StoreError> {
     let failed = while_("revoke a key");
-    let row: Option<(Option<i64>, Option<i64>)> =
-        keys::table.find(id).select((keys::log_id, keys::revoked_at)).first(connection).optional().map_err(&failed)?;
+    let row: Option<(Option<i64>, Option<i64>)> = keys::table
+        .find(id)
+        .select((keys::log_id, keys::revoked_at))
+        .get_result(connection)
+        .optional()
+        .map_err(&failed)?;
     let Some((log_id, revoked_at)) = row else {
         return Ok(false);
     };
@@ -199,7 +203,7 @@ pub fn find_key(connection: &mut SqliteConnection, hash: &KeyHash) -> Result<Opt
     let row: Option<KeyRow> = keys::table
         .filter(keys::hash.eq(hash.as_bytes()))
         .select(KeyRow::as_select())
-        .first(connection)
+        .get_result(connection)
         .optional()
         .map_err(while_("find a key"))?;
     match row {

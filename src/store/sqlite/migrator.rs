@@ -53,7 +53,7 @@ pub fn refresh_links(connection: &mut SqliteConnection, catalog: &Arc<Catalog>) 
     let signature = catalog.references_signature();
     connection.immediate_transaction(|connection| {
         let known: Option<String> =
-            settings::table.find(LINKS_SETTING).select(settings::value).first(connection).optional()?;
+            settings::table.find(LINKS_SETTING).select(settings::value).get_result(connection).optional()?;
         if known.as_deref() == Some(signature.as_str()) {
             return Ok(());
         }

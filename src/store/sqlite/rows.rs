@@ -1,4 +1,7 @@
 //! What one flight loads and writes, table by table. Everything here runs inside the flight's transaction.
+//!
+//! One row is asked for with `get_result`, which steps once, and not with `first`, which binds a LIMIT: the
+//! value of a bound LIMIT is part of SQLite's plan, so each such query would be planned anew.
 
 use std::sync::Arc;
 
@@ -91,7 +94,7 @@ pub fn head(connection: &mut SqliteConnection, log: LogId) -> Result<(Seq, Tally
         .filter(changes::log_id.eq(log.0))
         .order(changes::seq.desc())
         .select((changes::seq, changes::count, changes::fingerprint))
-        .first(connection)
+        .get_result(connection)
         .optional()?;
     match last {
         None => Ok((Seq::ZERO, Tally::default())),
@@ -141,7 +144,7 @@ pub fn newest_line(
         .filter(entities::resource.eq(key.resource.as_str()))
         .filter(entities::id.eq(key.id.as_str()))
         .select((entities::seq, changes::line))
-        .first(connection)
+        .get_result(connection)
         .optional()?;
     row.map(|(seq, line)| Ok((seq_of(seq)?, Line::from_stored(&line)))).transpose()
 }
@@ -152,7 +155,7 @@ pub fn resource_tally(connection: &mut SqliteConnection, log: LogId, resource: &
         .filter(changes::log_id.eq(log.0).and(changes::resource.eq(resource.as_str())))
         .order(changes::seq.desc())
         .select((changes::resource_count, changes::resource_fingerprint))
-        .first(connection)
+        .get_result(connection)
         .optional()?;
     Ok(last.map(tally).unwrap_or_default())
 }
@@ -191,7 +194,7 @@ fn remembered(
     let row: Option<(Vec<u8>, String)> = idempotency::table
         .find((log.0, &key.method, &key.path, &key.key))
         .select((idempotency::body_hash, idempotency::answer))
-        .first(connection)
+        .get_result(connection)
         .optional()?;
     let Some((body_hash, text)) = row else {
         return Ok(None);

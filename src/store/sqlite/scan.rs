@@ -120,14 +120,14 @@ pub fn chunk(
     lines.finish()
 }
 
-/// Every line as it is stored: the statement is prepared once, and rows go straight into the buffer.
+/// Every line as it is stored: the statement is prepared once, and rows go straight into the buffer until
+/// it is full. No LIMIT: a bound one makes SQLite plan the statement anew each time.
 fn plain(connection: &mut SqliteConnection, log: LogId, scan: &Scan, size: ChunkSize) -> Result<Chunk, StoreError> {
     let mut lines = Lines::new(size);
     let query = changes::table
         .filter(changes::log_id.eq(log.0))
         .filter(changes::seq.gt(scan.after.get()).and(changes::seq.le(scan.until.get())))
         .order(changes::seq)
-        .limit(i64::from(size.lines))
         .select((changes::seq, changes::line));
     let failed = while_("read changes");
     for row in query.load_iter::<(i64, String), DefaultLoadingMode>(connection).map_err(&failed)? {
@@ -186,7 +186,7 @@ pub fn tally_at(connection: &mut SqliteConnection, log: LogId, at: Seq) -> Resul
     let row: (i64, i64) = changes::table
         .find((log.0, at.get()))
         .select((changes::count, changes::fingerprint))
-        .first(connection)
+        .get_result(connection)
         .map_err(while_("read a checkpoint"))?;
     Ok(rows::tally(row))
 }
