@@ -47,7 +47,7 @@ pub struct ServeArgs {
     /// Where to serve /metrics without a key, too [default: only with an admin key, beside everything else]
     #[arg(long, env = "SCROLL_METRICS_LISTEN", value_name = "ADDRESS")]
     metrics_listen: Option<String>,
-    /// A web page's origin that may call from a browser, like https://app.example.com; repeat it, or separate by commas [default: none]
+    /// A web page's origin that may call from a browser, like `https://app.example.com`; repeat it, or separate by commas [default: none]
     #[arg(long = "cors-origin", env = "SCROLL_CORS_ORIGIN", value_delimiter = ',', value_name = "ORIGIN")]
     cors_origins: Vec<String>,
     /// Most write requests that share one commit, 1 to 4096

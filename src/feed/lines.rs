@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::task::JoinHandle;
 
 use super::{FeedError, Page};
 use crate::access::LogId;
@@ -13,19 +14,21 @@ use crate::store::{Chunk, ChunkSize, Depth, Scan, Store, StoreError};
 /// a few megabytes.
 const CHUNK: ChunkSize = ChunkSize { lines: 5_000, bytes: 256 << 10 };
 
-/// The lines of a page, chunk by chunk, each chunk a short read of its own.
+/// The lines of a page, chunk by chunk, each chunk a short read of its own. The next read is under way
+/// while a chunk is on its way to the client, one ahead and no more.
 pub struct Lines {
     store: Arc<dyn Store>,
     log: LogId,
     page: Page,
     cursor: Seq,
     owed: u64,
+    ahead: Option<JoinHandle<Result<Chunk, StoreError>>>,
 }
 
 impl Lines {
     /// Begins before the first line.
     pub fn new(store: Arc<dyn Store>, log: LogId, page: Page) -> Lines {
-        Lines { cursor: page.since, owed: page.lines, store, log, page }
+        Lines { cursor: page.since, owed: page.lines, ahead: None, store, log, page }
     }
 
     /// The next lines, each ended by a line feed; `None` once the page is whole.
@@ -33,12 +36,25 @@ impl Lines {
         if self.owed == 0 {
             return Ok(None);
         }
-        let scan = Scan { after: self.cursor, ..self.page.scan.clone() };
-        let lines = CHUNK.lines.min(u32::try_from(self.owed).unwrap_or(u32::MAX));
-        let chunk = self.store.chunk(self.log, scan, self.page.fields, ChunkSize { lines, ..CHUNK }).await?;
+        let read = self.ahead.take().unwrap_or_else(|| self.read());
+        let chunk = read
+            .await
+            .map_err(|error| StoreError::Unavailable { operation: "read changes", source: Box::new(error) })??;
         self.cursor = check_whole(&self.page, self.cursor, self.owed, &chunk)?;
         self.owed -= chunk.lines;
+        if self.owed > 0 {
+            self.ahead = Some(self.read());
+        }
         Ok(Some(chunk))
+    }
+
+    /// Begins the next read. It is short and ends by itself when nobody waits for it any more.
+    fn read(&self) -> JoinHandle<Result<Chunk, StoreError>> {
+        let (store, log, fields) = (self.store.clone(), self.log, self.page.fields);
+        let scan = Scan { after: self.cursor, ..self.page.scan.clone() };
+        let lines = CHUNK.lines.min(u32::try_from(self.owed).unwrap_or(u32::MAX));
+        let size = ChunkSize { lines, ..CHUNK };
+        tokio::spawn(async move { store.chunk(log, scan, fields, size).await })
     }
 }
 
