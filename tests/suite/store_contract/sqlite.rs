@@ -98,7 +98,7 @@ async fn the_file_is_written_ahead_with_large_pages(bed: Bed) {
     let desk = Desk::open(&bed).await;
     desk.ok(put("note", "n", "{}")).await;
     assert_eq!(bed.text("SELECT journal_mode AS text FROM pragma_journal_mode"), "wal");
-    assert_eq!(bed.number("SELECT page_size AS number FROM pragma_page_size"), 16_384);
+    assert_eq!(bed.number("SELECT page_size AS number FROM pragma_page_size"), 8_192);
     assert_eq!(bed.text("SELECT integrity_check AS text FROM pragma_integrity_check"), "ok");
 }
 
