@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use super::FeedError;
 use crate::access::LogId;
 use crate::change::{Fields, Resource, Selection, Seq, Tally};
@@ -131,10 +133,16 @@ pub async fn position_at(
     let Some(min_head) = min_head.filter(|min_head| position.head < *min_head) else {
         return Ok(position);
     };
+    head_reaching(&mut head, min_head).await?;
+    Ok(store.position(log).await?)
+}
+
+/// The head of a log once it is at least `min_head`.
+pub async fn head_reaching(head: &mut watch::Receiver<Seq>, min_head: Seq) -> Result<Seq, FeedError> {
     let reached = tokio::time::timeout(MIN_HEAD_WAIT, head.wait_for(|head| *head >= min_head)).await;
     // What was seen is a lock on the head: held while the store is asked again, nobody could move the head.
-    match reached.map(|seen| seen.map(drop)) {
-        Ok(Ok(())) => Ok(store.position(log).await?),
+    match reached.map(|seen| seen.map(|head| *head)) {
+        Ok(Ok(head)) => Ok(head),
         Ok(Err(_)) => Err(StoreError::Draining { operation: "wait for a head" }.into()),
         Err(_) => Err(FeedError::Behind { min_head }),
     }
