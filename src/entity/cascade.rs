@@ -28,8 +28,9 @@ pub fn children_first(state: &State, root: &EntityKey) -> Result<Vec<Effect>, Un
 }
 
 /// What of `root`'s family is not known yet, as far as the known part shows it: level by level, so that a
-/// family costs one load for each generation.
-pub fn unknown_family(state: &State, root: &EntityKey) -> Needs {
+/// family costs one load for each generation. A family that is known to be too large needs nothing more:
+/// it would be refused, and loading the rest of it could take the writer minutes.
+pub fn unknown_family(state: &State, root: &EntityKey) -> Result<Needs, Refusal> {
     let mut needs = Needs::default();
     let mut seen = BTreeSet::from([root.clone()]);
     let mut waiting = vec![root.clone()];
@@ -41,22 +42,26 @@ pub fn unknown_family(state: &State, root: &EntityKey) -> Needs {
         match state.referrers(&key) {
             Ok(links) => {
                 for link in links.iter().filter(|link| cascades(state, link)) {
-                    if seen.len() <= MAX_CASCADE && seen.insert(link.from.clone()) {
+                    if seen.insert(link.from.clone()) {
                         waiting.push(link.from.clone());
                     }
                 }
+                // One more than the limit, because `root` itself does not count.
+                if seen.len() > MAX_CASCADE + 1 {
+                    return Err(Refusal::CascadeTooLarge { limit: MAX_CASCADE });
+                }
             }
             Err(Undecided::Unknown(more)) => needs.add(*more),
-            Err(Undecided::Refused(_)) => {}
+            Err(Undecided::Refused(refusal)) => return Err(refusal),
         }
     }
-    needs
+    Ok(needs)
 }
 
 /// `root` and everything that cascades from it, each once, every child before its parents. The walk keeps
 /// its own stack, so a long chain of parents cannot exhaust the thread's.
 fn family(state: &State, root: &EntityKey) -> Result<Vec<EntityKey>, Undecided> {
-    let unknown = unknown_family(state, root);
+    let unknown = unknown_family(state, root)?;
     if !unknown.entities.is_empty() || !unknown.referrers.is_empty() {
         return Err(Undecided::Unknown(Box::new(unknown)));
     }
@@ -70,9 +75,6 @@ fn family(state: &State, root: &EntityKey) -> Result<Vec<EntityKey>, Undecided> 
         }
         if !seen.insert(key.clone()) {
             continue;
-        }
-        if seen.len() > MAX_CASCADE + 1 {
-            return Err(Refusal::CascadeTooLarge { limit: MAX_CASCADE }.into());
         }
         stack.push((key.clone(), true));
         for link in state.referrers(&key)?.iter().rev().filter(|link| cascades(state, link)) {

@@ -116,7 +116,8 @@ impl Flight {
             Operation::Delete => true,
         };
         if is_delete && !catalog.referrers(&key.resource).is_empty() {
-            needs.add(cascade::unknown_family(&self.state, key));
+            // What will be refused needs nothing.
+            needs.add(cascade::unknown_family(&self.state, key).unwrap_or_default());
         }
     }
 

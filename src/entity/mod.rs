@@ -24,3 +24,6 @@ pub use idempotency::{Remembered, RequestKey};
 pub use precondition::Preconditions;
 pub use refusal::{Refusal, Refused};
 pub use state::{Facts, Link, Live, Needs, State, Undecided, links};
+
+#[cfg(test)]
+mod tests;

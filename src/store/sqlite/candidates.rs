@@ -15,6 +15,10 @@ use crate::store::{Depth, Scan, StoreError};
 /// only decides which is cheaper.
 const MAX_SUPERSEDED: u64 = 10_000;
 
+/// A filtered read walks one index for each name and merges; SQLite merges at most 500, and long before
+/// that one walk of the whole range with a look at each name is no dearer.
+const MAX_WALKS: usize = 100;
+
 enum Value {
     Integer(i64),
     Text(String),
@@ -98,6 +102,8 @@ impl Candidates {
             Selection::All => {
                 self.push("SELECT seq FROM changes NOT INDEXED WHERE ").range("seq", log, scan);
             }
+            Selection::Resources(names) if names.len() > MAX_WALKS => self.all_in_one_walk(log, scan),
+            Selection::Entities(_, ids) if ids.len() > MAX_WALKS => self.all_in_one_walk(log, scan),
             Selection::Resources(resources) => {
                 for (index, resource) in resources.iter().enumerate() {
                     self.push(if index == 0 { "" } else { " UNION ALL " });
@@ -113,6 +119,10 @@ impl Candidates {
                 }
             }
         }
+    }
+
+    fn all_in_one_walk(&mut self, log: LogId, scan: &Scan) {
+        self.push("SELECT seq FROM changes NOT INDEXED WHERE ").range("seq", log, scan).filter(&scan.selection);
     }
 
     /// The newest line of each entity at `at`, by walking the lines and asking for a newer one.

@@ -135,13 +135,19 @@ impl SqliteStore {
 impl Store for SqliteStore {
     async fn write(&self, log: LogId, submission: Submission) -> Result<Answer, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.send("write", Message::Write(Box::new(Job { log, submission, reply })))?;
+        // Counted before it is sent: the writer sets the gauge, and may do so at once.
         self.metrics.queue_depth.inc();
+        if let Err(error) = self.send("write", Message::Write(Box::new(Job { log, submission, reply }))) {
+            self.metrics.queue_depth.dec();
+            return Err(error);
+        }
         answer.await.unwrap_or_else(|_| Err(gone("write")))
     }
 
     async fn head(&self, log: LogId) -> Result<watch::Receiver<Seq>, StoreError> {
-        if let Some(receiver) = self.heads.get(log) {
+        // A watch that stands at zero may be one that another caller has just begun and not yet told the
+        // head: only a read says that the log is empty.
+        if let Some(receiver) = self.heads.get(log).filter(|receiver| *receiver.borrow() > Seq::ZERO) {
             return Ok(receiver);
         }
         let name = self.readers.read("find a log", move |connection| access::log_name(connection, log)).await?;

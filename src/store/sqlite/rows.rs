@@ -309,11 +309,15 @@ fn remember(
 }
 
 /// Forgets remembered answers made before a moment, a bounded number at a time.
-pub fn forget_answers(connection: &mut SqliteConnection, before: Timestamp, at_most: i64) -> Result<usize, StoreError> {
+pub fn forget_answers(
+    connection: &mut SqliteConnection,
+    before: Timestamp,
+    at_most: usize,
+) -> Result<usize, StoreError> {
     let old: Vec<(i64, String, String, String)> = idempotency::table
         .filter(idempotency::created_at.lt(before.as_micros()))
         .order(idempotency::created_at)
-        .limit(at_most)
+        .limit(i64::try_from(at_most).unwrap_or(i64::MAX))
         .select((idempotency::log_id, idempotency::method, idempotency::path, idempotency::key))
         .load(connection)?;
     for (log_id, method, path, key) in &old {

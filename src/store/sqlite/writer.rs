@@ -25,10 +25,11 @@ pub const QUEUE_SUBMISSIONS: usize = 4_096;
 const MAX_FLIGHT_BYTES: usize = 1 << 20;
 /// How long an answer is remembered: twice the 24 hours that are promised, so that a clock that steps
 /// forward by an hour forgets nothing too early.
-const REMEMBER_ANSWERS: Duration = Duration::from_hours(48);
-/// How often old answers are forgotten, and how many at a time.
+const REMEMBER_ANSWERS: Duration = Duration::from_secs(48 * 3_600);
+/// How often old answers are forgotten, and how many at a time; when there are more, the next ones go
+/// after the next flight, so that forgetting keeps up with any rate of writing.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
-const FORGET_AT_MOST: i64 = 1_000;
+const FORGET_AT_MOST: usize = 1_000;
 
 /// A submission on its way.
 pub struct Job {
@@ -77,7 +78,7 @@ struct Flown {
 impl Writer {
     /// Works until every sender is gone and the queue is empty.
     pub fn run(mut self, mut queue: mpsc::Receiver<Message>) {
-        let mut forgot_at = Instant::now();
+        let mut forget_at = self.clock.now().after(FORGET_EVERY);
         let mut held_over = None;
         while let Some(message) = held_over.take().or_else(|| queue.blocking_recv()) {
             match message {
@@ -89,9 +90,11 @@ impl Writer {
                     self.fly(jobs);
                 }
             }
-            if forgot_at.elapsed() >= FORGET_EVERY {
-                self.forget();
-                forgot_at = Instant::now();
+            let now = self.clock.now();
+            // A clock that was set back must not put it off for as long.
+            forget_at = forget_at.min(now.after(FORGET_EVERY));
+            if now >= forget_at && !self.forget(now) {
+                forget_at = now.after(FORGET_EVERY);
             }
         }
     }
@@ -146,14 +149,21 @@ impl Writer {
         }
     }
 
-    fn forget(&mut self) {
-        let before = self.clock.now().before(REMEMBER_ANSWERS);
+    /// True when there may be more to forget.
+    fn forget(&mut self, now: Timestamp) -> bool {
+        let before = now.before(REMEMBER_ANSWERS);
         let forgotten = self
             .connection
             .immediate_transaction(|connection| rows::forget_answers(connection, before, FORGET_AT_MOST));
         match forgotten {
-            Ok(count) => tracing::debug!(count, "forgot remembered answers"),
-            Err(error) => tracing::warn!(%error, "remembered answers could not be forgotten; trying again later"),
+            Ok(count) => {
+                tracing::debug!(count, "forgot remembered answers");
+                count >= FORGET_AT_MOST
+            }
+            Err(error) => {
+                tracing::warn!(%error, "remembered answers could not be forgotten; trying again later");
+                false
+            }
         }
     }
 }
