@@ -8,7 +8,10 @@
 //! - a read never waits for a writer, and holds nothing once it has answered;
 //! - [`Store::head`] moves only after the commit it speaks of.
 
+mod columns;
 mod error;
+mod flights;
+mod heads;
 mod open;
 pub mod sqlite;
 
