@@ -11,10 +11,10 @@ use super::database::{DEFAULT_MAX_BATCH, DatabaseArgs, TypesArgs, log_name, no_s
 use super::{CliError, terminal};
 use crate::access::Log;
 use crate::change::{LogName, Seq};
-use crate::config::{DatabaseUrl, SettingFaults, Types};
+use crate::config::{Database, DatabaseUrl, SettingFaults, Types};
 use crate::entity::types::Catalog;
 use crate::feed::audit::{Audit, Comparison, Report};
-use crate::store::{OpenMode, Position, Store, StoreError, sqlite_path};
+use crate::store::{OpenMode, Position, Store, StoreError, is_postgres, sqlite_path};
 
 /// Changes in one read; each holds a whole line.
 const CHANGES_AT_ONCE: usize = 500;
@@ -39,7 +39,7 @@ pub struct CheckArgs {
 /// A checked command.
 pub struct Check {
     log: Option<LogName>,
-    database: DatabaseUrl,
+    database: Database,
     types: Types,
 }
 
@@ -59,7 +59,7 @@ impl CheckArgs {
 impl Check {
     /// Runs the command.
     pub async fn run(self) -> Result<(), CliError> {
-        must_exist(&self.database)?;
+        must_exist(&self.database.url)?;
         let opened = open(&self.database, self.types.catalog, DEFAULT_MAX_BATCH, OpenMode::Beside).await?;
         let logs = match &self.log {
             None => opened.store.logs().await?,
@@ -93,6 +93,9 @@ impl Check {
 
 /// A mistyped path must not look like a clean database.
 fn must_exist(url: &DatabaseUrl) -> Result<(), CliError> {
+    if is_postgres(url.as_str()) {
+        return Ok(());
+    }
     let path = sqlite_path(url.as_str()).map_err(CliError::Open)?;
     match path.try_exists() {
         Ok(true) => Ok(()),

@@ -10,10 +10,10 @@ use clap::builder::FalseyValueParser;
 use super::CliError;
 use crate::change::LogName;
 use crate::change::time::{Clock, SystemClock};
-use crate::config::{DEFAULT_DATABASE_URL, DatabaseUrl, SettingFaults, Types};
+use crate::config::{DEFAULT_DATABASE_URL, Database, DatabaseUrl, SettingFaults, Types, parse_number};
 use crate::entity::types::Catalog;
 use crate::metrics::Metrics;
-use crate::store::{self, OpenMode, OpenSettings, Store};
+use crate::store::{self, OpenMode, OpenSettings, PostgresSettings, Store};
 
 /// Submissions in one commit, when nobody says otherwise.
 pub const DEFAULT_MAX_BATCH: usize = 256;
@@ -21,15 +21,34 @@ pub const DEFAULT_MAX_BATCH: usize = 256;
 /// Where the database is.
 #[derive(Debug, Args)]
 pub struct DatabaseArgs {
-    /// The database: sqlite:PATH, a file that is made when it is not there
+    /// The database: sqlite:PATH, a file that is made when it is not there, or postgres://USER@HOST/DATABASE
     #[arg(long, env = "SCROLL_DATABASE_URL", default_value = DEFAULT_DATABASE_URL, value_name = "URL")]
     pub database_url: String,
+    /// PostgreSQL: most connections that read at a time, 1 to 200; four more write, and one tells heads
+    #[arg(long, env = "SCROLL_DATABASE_CONNECTIONS", default_value = "8", value_name = "COUNT")]
+    pub database_connections: String,
+    /// PostgreSQL: work also where fsync, full_page_writes or synchronous_commit is off, so that a crash of the database may take back what was answered
+    #[arg(long, env = "SCROLL_ACCEPT_DATA_LOSS", value_parser = FalseyValueParser::new())]
+    pub accept_data_loss: bool,
 }
 
+/// Most connections that may be asked for; a database with more is slower, not faster.
+const MAX_CONNECTIONS: usize = 200;
+
 impl DatabaseArgs {
-    /// Checks the URL.
-    pub fn configure(&self) -> Result<DatabaseUrl, SettingFaults> {
-        DatabaseUrl::parse(&self.database_url).map_err(|what| SettingFaults::one("--database-url", what))
+    /// Checks the settings.
+    pub fn configure(&self) -> Result<Database, SettingFaults> {
+        let mut faults = SettingFaults::default();
+        let url = faults.keep_as("--database-url", DatabaseUrl::parse(&self.database_url));
+        let connections = parse_number(&self.database_connections, 1..=MAX_CONNECTIONS, "connections");
+        let connections = faults.keep_as("--database-connections", connections);
+        let accepts_data_loss = self.accept_data_loss;
+        match (url, connections) {
+            (Some(url), Some(read_connections)) => {
+                Ok(Database { url, postgres: PostgresSettings { read_connections, accepts_data_loss } })
+            }
+            _ => Err(faults),
+        }
     }
 }
 
@@ -65,17 +84,17 @@ pub struct Opened {
 }
 
 /// Opens the database.
-pub async fn open(url: &DatabaseUrl, catalog: Catalog, max_batch: usize, mode: OpenMode) -> Result<Opened, CliError> {
+pub async fn open(database: &Database, catalog: Catalog, max_batch: usize, mode: OpenMode) -> Result<Opened, CliError> {
     let metrics = Arc::new(Metrics::new().map_err(CliError::Metrics)?);
     let (catalog, clock): (_, Arc<dyn Clock>) = (Arc::new(catalog), Arc::new(SystemClock));
-    let settings = OpenSettings { url: url.as_str().to_owned(), max_batch, mode };
+    let settings = OpenSettings { url: database.url.as_str().to_owned(), max_batch, mode, postgres: database.postgres };
     let store = store::open(settings, catalog.clone(), clock.clone(), metrics.clone()).await.map_err(CliError::Open)?;
     Ok(Opened { store, catalog, clock, metrics })
 }
 
 /// Opens the database beside a server that may be running, for administration.
-pub async fn open_beside(url: &DatabaseUrl) -> Result<Opened, CliError> {
-    open(url, Catalog::builtin(), DEFAULT_MAX_BATCH, OpenMode::Beside).await
+pub async fn open_beside(database: &Database) -> Result<Opened, CliError> {
+    open(database, Catalog::builtin(), DEFAULT_MAX_BATCH, OpenMode::Beside).await
 }
 
 /// Reads the name of a log, for clap.

@@ -79,7 +79,8 @@ impl StoredKey {
             }
         };
         let scopes: Option<BTreeSet<Scope>> = self.scopes.split(',').map(Scope::parse).collect();
-        let resources = self.resources.map(|names| names.split(',').map(Resource::parse).collect::<Result<Vec<_>, _>>());
+        let resources =
+            self.resources.map(|names| names.split(',').map(Resource::parse).collect::<Result<Vec<_>, _>>());
         let (created_at, expires_at, revoked_at) = self.times;
         Ok(Key {
             coverage,

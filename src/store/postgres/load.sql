@@ -1,0 +1,29 @@
+-- Everything that a flight asks for, and where the log stands, in one round trip. `kind` tells the parts
+-- apart, `nth` says which of the asked-for things a row is about.
+SELECT 0::bigint AS kind, 0::bigint AS nth, h.seq AS number, h.count, h.fingerprint,
+       NULL::text AS a, NULL::text AS b, NULL::text AS c, NULL::bytea AS hash
+  FROM scroll.logs AS l
+  LEFT JOIN LATERAL (SELECT seq, count, fingerprint FROM scroll.changes WHERE log_id = ? ORDER BY seq DESC LIMIT 1)
+         AS h ON true
+ WHERE l.log_id = ?
+UNION ALL -- entities: their newest live lines
+SELECT 1, k.nth, e.seq, NULL, NULL, c.line, NULL, NULL, NULL
+  FROM unnest(?, ?) WITH ORDINALITY AS k (resource, id, nth)
+  JOIN scroll.entities AS e ON e.log_id = ? AND e.resource = k.resource AND e.id = k.id
+  JOIN scroll.changes AS c ON c.log_id = ? AND c.seq = e.seq
+UNION ALL -- resources: count and fingerprint
+SELECT 2, k.nth, NULL, t.resource_count, t.resource_fingerprint, NULL, NULL, NULL, NULL
+  FROM unnest(?) WITH ORDINALITY AS k (resource, nth)
+ CROSS JOIN LATERAL (SELECT resource_count, resource_fingerprint FROM scroll.changes
+                      WHERE log_id = ? AND resource = k.resource ORDER BY seq DESC LIMIT 1) AS t
+UNION ALL -- requests: remembered answers
+SELECT 3, k.nth, NULL, NULL, NULL, i.answer, NULL, NULL, i.body_hash
+  FROM unnest(?, ?, ?) WITH ORDINALITY AS k (method, path, key, nth)
+  JOIN scroll.idempotency AS i ON i.log_id = ? AND i.key = k.key AND i.method = k.method
+   AND hashtextextended(i.path, 0) = hashtextextended(k.path COLLATE "C", 0) AND i.path = k.path
+UNION ALL -- referrers: the links that point to an entity, one more than may be
+SELECT 4, k.nth, NULL, NULL, NULL, l.resource, l.id, l.member, NULL
+  FROM unnest(?, ?) WITH ORDINALITY AS k (resource, id, nth)
+ CROSS JOIN LATERAL (SELECT resource, id, member FROM scroll.links
+                      WHERE log_id = ? AND target_resource = k.resource AND target_id = k.id
+                      ORDER BY resource, id, member LIMIT ?) AS l
