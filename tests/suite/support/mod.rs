@@ -7,6 +7,7 @@ pub mod clock;
 pub mod commands;
 pub mod desk;
 pub mod model;
+pub mod postgres;
 
 use std::future::Future;
 use std::io::Write as _;
@@ -30,6 +31,7 @@ pub fn run<T, F: Future<Output = T>>(engine: Engine, rule: impl FnOnce(Bed) -> F
 macro_rules! on_every_engine {
     ($($rule:ident),* $(,)?) => {
         $crate::support::on_engine!(on_sqlite, Sqlite, $($rule),*);
+        $crate::support::on_engine!(on_postgres, Postgres, $($rule),*);
     };
 }
 
@@ -40,7 +42,10 @@ macro_rules! on_engine {
             $(
                 #[test]
                 fn $rule() {
-                    $crate::support::run($crate::support::bed::Engine::$engine, super::$rule);
+                    let engine = $crate::support::bed::Engine::$engine;
+                    if engine.is_there() {
+                        $crate::support::run(engine, super::$rule);
+                    }
                 }
             )*
         }
