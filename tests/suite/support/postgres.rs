@@ -39,7 +39,8 @@ pub fn cluster() -> Option<&'static Cluster> {
         None => {
             let required = std::env::var_os("SCROLL_TEST_REQUIRE_POSTGRES").is_some_and(|value| value == "1");
             assert!(!required, "PostgreSQL is required, and neither PATH nor /usr/lib/postgresql has initdb");
-            let words = "!!! POSTGRESQL IS ABSENT: nothing is tested on it (set SCROLL_TEST_REQUIRE_POSTGRES=1 to fail)\n";
+            let words =
+                "!!! POSTGRESQL IS ABSENT: nothing is tested on it (set SCROLL_TEST_REQUIRE_POSTGRES=1 to fail)\n";
             // Past the capture of the test harness.
             std::io::stderr().write_all(words.as_bytes()).unwrap();
             None
