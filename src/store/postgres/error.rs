@@ -81,6 +81,16 @@ pub fn while_(operation: &'static str) -> impl Fn(DieselError) -> StoreError {
     }
 }
 
+/// True when it was the connection that failed, so that another one may do better.
+pub fn is_broken(error: &StoreError) -> bool {
+    match error {
+        StoreError::Unavailable { source, .. } => {
+            source.downcast_ref::<DieselError>().is_some_and(|error| fault_of(error) == Fault::Broken)
+        }
+        _ => false,
+    }
+}
+
 /// Inside a transaction, what the database said and what we found ourselves travel side by side.
 pub enum Trouble {
     /// The database said no.

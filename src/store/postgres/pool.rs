@@ -48,15 +48,15 @@ impl Pool {
     pub async fn lend(self: &Arc<Pool>, operation: &'static str) -> Result<Lease, StoreError> {
         let permit = self.permit(operation).await?;
         if let Some(connection) = self.take_free() {
-            return Ok(self.lease(connection, permit, true));
+            return Ok(self.lease(connection, permit));
         }
         let connection = self.connector.connect(Purpose::Work).await?;
-        Ok(self.lease(connection, permit, false))
+        Ok(self.lease(connection, permit))
     }
 
-    fn lease(self: &Arc<Pool>, connection: AsyncPgConnection, permit: OwnedSemaphorePermit, is_used: bool) -> Lease {
+    fn lease(self: &Arc<Pool>, connection: AsyncPgConnection, permit: OwnedSemaphorePermit) -> Lease {
         self.open.inc();
-        Lease { connection: Some(connection), pool: self.clone(), is_used, _permit: permit }
+        Lease { connection: Some(connection), pool: self.clone(), _permit: permit }
     }
 
     async fn permit(&self, operation: &'static str) -> Result<OwnedSemaphorePermit, StoreError> {
@@ -119,8 +119,6 @@ impl Drop for Waiting<'_> {
 pub struct Lease {
     connection: Option<AsyncPgConnection>,
     pool: Arc<Pool>,
-    /// True when somebody else has used it before: it may have died meanwhile.
-    pub is_used: bool,
     _permit: OwnedSemaphorePermit,
 }
 

@@ -10,7 +10,7 @@ use diesel_async::AsyncPgConnection;
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 
-use super::error::gone;
+use super::error::{gone, is_broken};
 use super::pool::Pool;
 use crate::store::StoreError;
 
@@ -38,7 +38,8 @@ impl Readers {
         Readers { pool, runtime }
     }
 
-    /// Runs a read. One that met a connection that had died meanwhile is run once more on a new one.
+    /// Runs a read. One whose connection broke, most likely while it lay in the pool, is run once more on a
+    /// new one.
     pub async fn read<T: Send + 'static>(&self, operation: &'static str, read: impl Work<T>) -> Result<T, StoreError> {
         let pool = self.pool.clone();
         let task = self.runtime.spawn(async move {
@@ -65,17 +66,16 @@ impl Readers {
     }
 }
 
-/// The error says whether a connection from the pool had died before it was used.
+/// The error says whether it was the connection that failed.
 async fn run<T>(pool: &Arc<Pool>, operation: &'static str, work: &impl Work<T>) -> Result<T, (StoreError, bool)> {
     let mut lease = pool.lend(operation).await.map_err(|error| (error, false))?;
-    let is_used = lease.is_used;
     let done = match lease.connection(operation) {
         Ok(connection) => work(connection).await,
         Err(error) => Err(error),
     };
-    let is_broken = lease.is_broken();
+    let is_broken = lease.is_broken() || done.as_ref().is_err_and(is_broken);
     if !is_broken {
         lease.give_back();
     }
-    done.map_err(|error| (error, is_used && is_broken))
+    done.map_err(|error| (error, is_broken))
 }

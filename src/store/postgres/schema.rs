@@ -67,6 +67,7 @@ diesel::allow_tables_to_appear_in_same_query!(logs, changes, entities, keys, set
 diesel::define_sql_function! {
     /// Writes a decided flight down; how many changes it wrote.
     #[sql_name = "scroll.write_flight"]
+    #[expect(clippy::too_many_arguments, reason = "one call for a whole flight, and SQL has no structs of arrays")]
     fn write_flight(
         log: BigInt,
         first: BigInt,

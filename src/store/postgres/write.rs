@@ -124,12 +124,20 @@ pub async fn write(
     links.add(&writes.links_gone, false);
     links.add(&writes.links_come, true);
     let answers = Answers::new(&writes.remembered)?;
-    let first = writes.changes.iter().next().map_or(Seq::ZERO, |change| change.seq);
+    let first = first_of(&writes.changes);
     let written = call(connection, (log, first, now), Changes::new(&writes.changes), links, answers).await?;
     if usize::try_from(written) == Ok(writes.changes.len()) {
         return Ok(());
     }
     Err(corrupt("write", format!("{written} changes were written instead of {}", writes.changes.len())).into())
+}
+
+/// The number that the flight begins with; any when it has no change.
+fn first_of(changes: &[Change]) -> Seq {
+    match changes {
+        [first, ..] => first.seq,
+        [] => Seq::ZERO,
+    }
 }
 
 /// Writes links down, and nothing else.
