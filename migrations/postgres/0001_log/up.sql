@@ -109,7 +109,8 @@ CREATE TABLE scroll.settings (
 -- Writes a decided flight down, in one call. The caller holds the row of the log in scroll.logs and has
 -- read its head in a later statement; whoever forgets that meets the primary key of changes.
 -- c_bucket is NULL where a later change of the same flight is about the same entity: only the last one
--- says how the entity is.
+-- says how the entity is. Rows are looked up one by one through their key (LATERAL … LIMIT 1) wherever a
+-- planner that knows a table only as empty could think of something worse.
 CREATE FUNCTION scroll.write_flight(
     p_log bigint, p_first bigint, p_time bigint,
     c_resource text[], c_id text[], c_deleted boolean[], c_prev bigint[], c_tx bigint[],
@@ -136,18 +137,23 @@ BEGIN
             ON CONFLICT (log_id, resource, id) DO UPDATE SET seq = excluded.seq;
     END IF;
     IF true = ANY (c_deleted) THEN
-        DELETE FROM scroll.entities AS e
-         USING unnest(c_resource, c_id, c_deleted, c_bucket) AS c (resource, id, deleted, bucket)
-         WHERE c.deleted AND c.bucket IS NOT NULL
-           AND e.log_id = p_log AND e.resource = c.resource AND e.id = c.id;
+        DELETE FROM scroll.entities WHERE ctid = ANY (ARRAY(
+            SELECT e.ctid
+              FROM unnest(c_resource, c_id, c_deleted, c_bucket) AS c (resource, id, deleted, bucket)
+             CROSS JOIN LATERAL (SELECT ctid FROM scroll.entities
+                                  WHERE log_id = p_log AND resource = c.resource AND id = c.id LIMIT 1) AS e
+             WHERE c.deleted AND c.bucket IS NOT NULL));
     END IF;
     IF cardinality(l_come) > 0 THEN
-        DELETE FROM scroll.links AS k
-         USING unnest(l_come, l_target_resource, l_target_id, l_resource, l_id, l_member)
-               AS l (come, target_resource, target_id, resource, id, member)
-         WHERE NOT l.come AND k.log_id = p_log
-           AND k.target_resource = l.target_resource AND k.target_id = l.target_id
-           AND k.resource = l.resource AND k.id = l.id AND k.member = l.member;
+        DELETE FROM scroll.links WHERE ctid = ANY (ARRAY(
+            SELECT k.ctid
+              FROM unnest(l_come, l_target_resource, l_target_id, l_resource, l_id, l_member)
+                   AS l (come, target_resource, target_id, resource, id, member)
+             CROSS JOIN LATERAL (SELECT ctid FROM scroll.links
+                                  WHERE log_id = p_log AND target_resource = l.target_resource
+                                    AND target_id = l.target_id AND resource = l.resource AND id = l.id
+                                    AND member = l.member LIMIT 1) AS k
+             WHERE NOT l.come));
         INSERT INTO scroll.links (log_id, target_resource, target_id, resource, id, member)
         SELECT p_log, l.target_resource, l.target_id, l.resource, l.id, l.member
           FROM unnest(l_come, l_target_resource, l_target_id, l_resource, l_id, l_member)

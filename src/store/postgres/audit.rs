@@ -140,7 +140,8 @@ pub async fn stored_lines(
 ) -> Result<Vec<(String, i64, String)>, StoreError> {
     let sql = "SELECT e.id, e.seq, c.line FROM (SELECT id, seq FROM scroll.entities \
                WHERE log_id = ? AND resource = ? AND id > ? ORDER BY id LIMIT ?) AS e \
-               JOIN scroll.changes AS c ON c.log_id = ? AND c.seq = e.seq ORDER BY e.id";
+               CROSS JOIN LATERAL (SELECT line FROM scroll.changes WHERE log_id = ? AND seq = e.seq LIMIT 1) AS c \
+               ORDER BY e.id";
     let values = vec![log.0.into(), resource.as_str().into(), after.into(), rows_limit(limit).into(), log.0.into()];
     let statement: Statement<'_, (Text, BigInt, Text)> = Statement::new(sql, values);
     statement.load(connection).await.map_err(while_("list entities"))

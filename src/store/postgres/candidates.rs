@@ -42,7 +42,7 @@ impl<'a> Candidates<'a> {
             Depth::Newest { at, skips_tombstones } => {
                 let head = access::head_of(connection, log).await?;
                 if head.distance_from(at) <= MAX_SUPERSEDED {
-                    candidates.newest_from_entities(log, scan, at, skips_tombstones);
+                    candidates.newest_from_entities(log, scan, at, skips_tombstones, limit);
                 } else {
                     candidates.newest_from_history(log, scan, at, skips_tombstones);
                 }
@@ -153,25 +153,28 @@ impl<'a> Candidates<'a> {
     }
 
     /// The same from the live entities: those whose line was not superseded since `at`, those whose line
-    /// was (the first change after `at` names it as `prev`), and the tombstones.
-    fn newest_from_entities(&mut self, log: LogId, scan: &'a Scan, at: Seq, skips_tombstones: bool) {
-        self.push("SELECT seq FROM (SELECT seq FROM scroll.entities WHERE ");
-        self.range("seq", log, scan).filter(&scan.selection);
-        self.push(" UNION ALL SELECT prev FROM scroll.changes WHERE ").range("prev", log, scan);
+    /// was (the first change after `at` names it as `prev`), and the tombstones. Each part stops at the
+    /// limit by itself: the planner would rather sort all of them.
+    fn newest_from_entities(&mut self, log: LogId, scan: &'a Scan, at: Seq, skips_tombstones: bool, limit: i64) {
+        self.push("SELECT seq FROM ((SELECT seq FROM scroll.entities WHERE ");
+        self.range("seq", log, scan).filter(&scan.selection).push(" ORDER BY seq LIMIT ?)").integer(limit);
+        self.push(" UNION ALL (SELECT prev FROM scroll.changes WHERE ").range("prev", log, scan);
         self.push(" AND seq > ?").integer(at.get()).filter(&scan.selection);
+        self.push(" ORDER BY prev LIMIT ?)").integer(limit);
         if !skips_tombstones {
-            self.push(" UNION ALL SELECT seq FROM scroll.changes AS c WHERE deleted AND ");
+            self.push(" UNION ALL (SELECT seq FROM scroll.changes AS c WHERE deleted AND ");
             self.range("seq", log, scan).filter(&scan.selection).and_newest(log, at);
+            self.push(" ORDER BY seq LIMIT ?)").integer(limit);
         }
         self.push(") AS u");
     }
 
-    fn and_newest(&mut self, log: LogId, at: Seq) {
+    fn and_newest(&mut self, log: LogId, at: Seq) -> &mut Self {
         self.push(
             " AND NOT EXISTS (SELECT 1 FROM scroll.changes AS n WHERE n.log_id = ? AND n.resource = c.resource \
              AND n.id = c.id AND n.seq > c.seq AND n.seq <= ?)",
         )
         .integer(log.0)
-        .integer(at.get());
+        .integer(at.get())
     }
 }

@@ -1,5 +1,6 @@
 -- Everything that a flight asks for, and where the log stands, in one round trip. `kind` tells the parts
--- apart, `nth` says which of the asked-for things a row is about.
+-- apart, `nth` says which of the asked-for things a row is about. Each thing is looked up through its key
+-- (LATERAL … LIMIT 1), whatever the planner thinks of tables that it has seen only empty.
 SELECT 0::bigint AS kind, 0::bigint AS nth, h.seq AS number, h.count, h.fingerprint,
        NULL::text AS a, NULL::text AS b, NULL::text AS c, NULL::bytea AS hash
   FROM scroll.logs AS l
@@ -9,8 +10,9 @@ SELECT 0::bigint AS kind, 0::bigint AS nth, h.seq AS number, h.count, h.fingerpr
 UNION ALL -- entities: their newest live lines
 SELECT 1, k.nth, e.seq, NULL, NULL, c.line, NULL, NULL, NULL
   FROM unnest(?, ?) WITH ORDINALITY AS k (resource, id, nth)
-  JOIN scroll.entities AS e ON e.log_id = ? AND e.resource = k.resource AND e.id = k.id
-  JOIN scroll.changes AS c ON c.log_id = ? AND c.seq = e.seq
+ CROSS JOIN LATERAL (SELECT seq FROM scroll.entities
+                      WHERE log_id = ? AND resource = k.resource AND id = k.id LIMIT 1) AS e
+ CROSS JOIN LATERAL (SELECT line FROM scroll.changes WHERE log_id = ? AND seq = e.seq LIMIT 1) AS c
 UNION ALL -- resources: count and fingerprint
 SELECT 2, k.nth, NULL, t.resource_count, t.resource_fingerprint, NULL, NULL, NULL, NULL
   FROM unnest(?) WITH ORDINALITY AS k (resource, nth)
@@ -19,8 +21,10 @@ SELECT 2, k.nth, NULL, t.resource_count, t.resource_fingerprint, NULL, NULL, NUL
 UNION ALL -- requests: remembered answers
 SELECT 3, k.nth, NULL, NULL, NULL, i.answer, NULL, NULL, i.body_hash
   FROM unnest(?, ?, ?) WITH ORDINALITY AS k (method, path, key, nth)
-  JOIN scroll.idempotency AS i ON i.log_id = ? AND i.key = k.key AND i.method = k.method
-   AND hashtextextended(i.path, 0) = hashtextextended(k.path COLLATE "C", 0) AND i.path = k.path
+ CROSS JOIN LATERAL (SELECT answer, body_hash FROM scroll.idempotency
+                      WHERE log_id = ? AND key = k.key AND method = k.method
+                        AND hashtextextended(path, 0) = hashtextextended(k.path COLLATE "C", 0)
+                        AND path = k.path LIMIT 1) AS i
 UNION ALL -- referrers: the links that point to an entity, one more than may be
 SELECT 4, k.nth, NULL, NULL, NULL, l.resource, l.id, l.member, NULL
   FROM unnest(?, ?) WITH ORDINALITY AS k (resource, id, nth)

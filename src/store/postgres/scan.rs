@@ -187,7 +187,8 @@ async fn selected<'a>(
     let (sql, mut values) = Candidates::find(connection, log, scan, limit).await?.into_parts();
     let sql = format!(
         "SELECT c.seq, c.line, c.time, c.prev, c.tx FROM ({sql}) AS k \
-         JOIN scroll.changes AS c ON c.log_id = ? AND c.seq = k.seq ORDER BY k.seq"
+         CROSS JOIN LATERAL (SELECT seq, line, time, prev, tx FROM scroll.changes \
+         WHERE log_id = ? AND seq = k.seq LIMIT 1) AS c ORDER BY k.seq"
     );
     values.push(Value::Integer(log.0));
     Ok(Statement::new(sql, values))
