@@ -104,10 +104,11 @@ pub async fn has_resource(
     log: LogId,
     resource: &Resource,
 ) -> Result<bool, StoreError> {
-    let sql = "SELECT 1::bigint FROM scroll.changes WHERE log_id = ? AND resource = ? LIMIT 1";
-    let statement: Statement<'_, BigInt> = Statement::new(sql, vec![log.0.into(), resource.as_str().into()]);
-    let found: Option<i64> = statement.get_result(connection).await.optional().map_err(while_("find a resource"))?;
-    Ok(found.is_some())
+    let sql = "SELECT resource FROM scroll.changes WHERE log_id = ? AND (resource, seq) > (?, 0) \
+               ORDER BY resource, seq LIMIT 1";
+    let statement: Statement<'_, Text> = Statement::new(sql, vec![log.0.into(), resource.as_str().into()]);
+    let next: Option<String> = statement.get_result(connection).await.optional().map_err(while_("find a resource"))?;
+    Ok(next.as_deref() == Some(resource.as_str()))
 }
 
 /// Every resource of a log: one step of the index from each name to the next.
@@ -118,9 +119,10 @@ pub async fn resources(connection: &mut AsyncPgConnection, log: LogId) -> Result
                    SELECT (SELECT c.resource FROM scroll.changes AS c WHERE c.log_id = ? AND c.resource > r.resource \
                             ORDER BY c.resource LIMIT 1) FROM r WHERE r.resource IS NOT NULL) \
                SELECT r.resource, t.resource_count, t.resource_fingerprint FROM r CROSS JOIN LATERAL ( \
-                   SELECT resource_count, resource_fingerprint FROM scroll.changes \
-                    WHERE log_id = ? AND resource = r.resource ORDER BY seq DESC LIMIT 1) AS t \
-                WHERE r.resource IS NOT NULL ORDER BY r.resource";
+                   SELECT resource, resource_count, resource_fingerprint FROM scroll.changes \
+                    WHERE log_id = ? AND (resource, seq) <= (r.resource, 9223372036854775807) \
+                    ORDER BY resource DESC, seq DESC LIMIT 1) AS t \
+                WHERE t.resource = r.resource ORDER BY r.resource";
     let statement: Statement<'_, (Text, BigInt, BigInt)> =
         Statement::new(sql, vec![log.0.into(), log.0.into(), log.0.into()]);
     let rows: Vec<(String, i64, i64)> = statement.load(connection).await.map_err(while_("list resources"))?;

@@ -95,7 +95,7 @@ fn session(purpose: Purpose) -> String {
     };
     format!(
         "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}; \
-         SET default_transaction_isolation = 'read committed'; SET jit = off; SET enable_seqscan = off; \
+         SET default_transaction_isolation = 'read committed'; SET jit = off; SET enable_seqscan = off; SET enable_sort = off; SET enable_material = off; \
          SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan",
         statement.as_millis(),
         lock.as_millis(),

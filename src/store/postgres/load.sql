@@ -13,11 +13,14 @@ SELECT 1, k.nth, e.seq, NULL, NULL, c.line, NULL, NULL, NULL
  CROSS JOIN LATERAL (SELECT seq FROM scroll.entities
                       WHERE log_id = ? AND resource = k.resource AND id = k.id LIMIT 1) AS e
  CROSS JOIN LATERAL (SELECT line FROM scroll.changes WHERE log_id = ? AND seq = e.seq LIMIT 1) AS c
-UNION ALL -- resources: count and fingerprint
+UNION ALL -- resources: count and fingerprint. The order is that of one index only: by seq alone the planner
+          -- would walk the log backwards, all of it for a resource that is rare
 SELECT 2, k.nth, NULL, t.resource_count, t.resource_fingerprint, NULL, NULL, NULL, NULL
   FROM unnest(?) WITH ORDINALITY AS k (resource, nth)
- CROSS JOIN LATERAL (SELECT resource_count, resource_fingerprint FROM scroll.changes
-                      WHERE log_id = ? AND resource = k.resource ORDER BY seq DESC LIMIT 1) AS t
+ CROSS JOIN LATERAL (SELECT resource, resource_count, resource_fingerprint FROM scroll.changes
+                      WHERE log_id = ? AND (resource, seq) <= (k.resource, 9223372036854775807)
+                      ORDER BY resource DESC, seq DESC LIMIT 1) AS t
+ WHERE t.resource = k.resource
 UNION ALL -- requests: remembered answers
 SELECT 3, k.nth, NULL, NULL, NULL, i.answer, NULL, NULL, i.body_hash
   FROM unnest(?, ?, ?) WITH ORDINALITY AS k (method, path, key, nth)
