@@ -139,9 +139,10 @@ pub async fn newest_line(
     log: LogId,
     key: &EntityKey,
 ) -> Result<Option<(Seq, Line)>, StoreError> {
-    let sql = "SELECT e.seq, c.line FROM scroll.entities AS e JOIN scroll.changes AS c ON c.log_id = ? AND c.seq = e.seq \
-               WHERE e.log_id = ? AND e.resource = ? AND e.id = ?";
-    let values = vec![log.0.into(), log.0.into(), key.resource.as_str().into(), key.id.as_str().into()];
+    let sql = "SELECT e.seq, c.line FROM (SELECT seq FROM scroll.entities \
+               WHERE log_id = ? AND resource = ? AND id = ? LIMIT 1) AS e CROSS JOIN LATERAL ( \
+               SELECT line FROM scroll.changes WHERE log_id = ? AND seq = e.seq LIMIT 1) AS c";
+    let values = vec![log.0.into(), key.resource.as_str().into(), key.id.as_str().into(), log.0.into()];
     let statement: Statement<'_, (BigInt, Text)> = Statement::new(sql, values);
     let row: Option<(i64, String)> =
         statement.get_result(connection).await.optional().map_err(while_("read an entity"))?;

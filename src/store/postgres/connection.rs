@@ -95,8 +95,9 @@ fn session(purpose: Purpose) -> String {
     };
     format!(
         "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}; \
-         SET default_transaction_isolation = 'read committed'; SET jit = off; SET enable_seqscan = off; SET enable_sort = off; SET enable_material = off; \
-         SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan",
+         SET default_transaction_isolation = 'read committed'; SET plan_cache_mode = force_generic_plan; \
+         SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off; \
+         SET enable_material = off; SET enable_hashjoin = off; SET enable_mergejoin = off",
         statement.as_millis(),
         lock.as_millis(),
         idle.as_millis()
@@ -110,8 +111,8 @@ pub async fn check(
     connector: &Connector,
     accepts_data_loss: bool,
 ) -> Result<(), OpenError> {
-    let sql = "SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes'), \
-               current_setting('server_encoding')";
+    let sql = "SELECT current_setting('fsync'), current_setting('synchronous_commit'), \
+               current_setting('full_page_writes'), current_setting('server_encoding')";
     let statement: Statement<'_, (Text, Text, Text, Text)> = Statement::new(sql, Vec::new());
     let (fsync, commit, pages, encoding): (String, String, String, String) =
         statement.get_result(connection).await.map_err(while_("look at the settings of the database"))?;

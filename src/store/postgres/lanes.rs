@@ -92,6 +92,15 @@ impl Lanes {
         self.state().waiting.get_mut(&log).map(std::mem::take).unwrap_or_default().into()
     }
 
+    /// The task of a lane has died: whoever waits is let go, and the next job starts another task.
+    pub fn abandon(&self, log: LogId) {
+        // Dropped outside the lock: each wakes somebody.
+        let waiting = self.state().waiting.remove(&log);
+        if waiting.is_some() {
+            self.running.send_modify(|running| *running = running.saturating_sub(1));
+        }
+    }
+
     /// Takes no more, and waits until everything that was accepted is done; false when time ran out.
     pub async fn close(&self, deadline: Duration) -> bool {
         self.state().is_open = false;

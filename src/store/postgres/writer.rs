@@ -80,10 +80,12 @@ impl Writer {
 
     /// Works until nothing waits.
     async fn work(self: Arc<Writer>, log: LogId) {
+        let mut guard = Abandon { writer: &self, log, is_needed: true };
         while !self.lanes.is_done(log) {
             self.fly(log).await;
             self.forget().await;
         }
+        guard.is_needed = false;
     }
 
     async fn fly(&self, log: LogId) {
@@ -232,6 +234,22 @@ impl Writer {
         let gone = statement.execute(lease.connection("forget answers")?).await.map_err(while_("forget answers"))?;
         lease.give_back();
         Ok(gone)
+    }
+}
+
+/// Lets everybody go when a task ends by a panic or with the runtime.
+struct Abandon<'a> {
+    writer: &'a Writer,
+    log: LogId,
+    is_needed: bool,
+}
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        if self.is_needed {
+            tracing::error!("a writing task ended before its work");
+            self.writer.lanes.abandon(self.log);
+        }
     }
 }
 
