@@ -17,7 +17,7 @@ use crate::api;
 use crate::change::LogName;
 use crate::config::{Database, SettingFaults, Types, parse_address, parse_number, parse_origin};
 use crate::server::{Server, ServerSettings};
-use crate::store::{OpenMode, Store};
+use crate::store::{OpenMode, Store, StoreError};
 
 /// The log that the first start makes.
 const FIRST_LOG: &str = "default";
@@ -212,7 +212,11 @@ async fn first_key(store: &dyn Store, log: &LogName) -> Result<Option<Secret>, C
     if !store.logs().await?.is_empty() {
         return Ok(None);
     }
-    store.create_log(log).await?;
+    match store.create_log(log).await {
+        // Another server that starts at the same moment was first, and shows its key.
+        Err(StoreError::Conflict { .. }) => return Ok(None),
+        made => drop(made?),
+    }
     let key = NewKey {
         log: Some(log.clone()),
         scopes: Scope::ALL.into(),
