@@ -64,7 +64,7 @@ fn binaries() -> Option<PathBuf> {
 
 /// Stops the cluster and removes its folder once standard input ends.
 const KEEPER: &str = r#"
-"$1/postgres" -D "$2/data" -k "$2" -c listen_addresses= -c fsync=off -c full_page_writes=off \
+$3 "$1/postgres" -D "$2/data" -k "$2" -c listen_addresses= -c fsync=off -c full_page_writes=off \
     -c synchronous_commit=on -c max_connections=400 -c shared_buffers=64MB -c autovacuum_naptime=10 \
     -c max_wal_size=2GB -c log_min_messages=fatal -c lc_messages=C >"$2/log" 2>&1 &
 server=$!
@@ -85,10 +85,11 @@ impl Cluster {
             .output()
             .unwrap();
         assert!(made.status.success(), "initdb failed: {}", String::from_utf8_lossy(&made.stderr));
-        let mut keeper = as_nobody("/bin/sh")
+        let mut keeper = Command::new("/bin/sh")
             .args(["-c", KEEPER, "keeper"])
             .arg(binaries)
             .arg(&folder)
+            .arg(if is_root() { AS_NOBODY.join(" ") } else { String::new() })
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -155,14 +156,20 @@ impl Cluster {
     }
 }
 
-/// As an unprivileged user where we are root.
+/// How an unprivileged user runs a program.
+const AS_NOBODY: [&str; 5] = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"];
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+}
+
+/// As an unprivileged user where we are root: the server refuses to run as root.
 fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Command {
-    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
-    if !is_root {
+    if !is_root() {
         return Command::new(program);
     }
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"]).arg(program).current_dir("/");
+    let mut command = Command::new(AS_NOBODY[0]);
+    command.args(&AS_NOBODY[1..]).arg(program).current_dir("/");
     command
 }
 
