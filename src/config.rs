@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::entity::types::Catalog;
+use crate::store::postgres::redacted;
+use crate::store::{PostgresSettings, is_postgres};
 
 /// Where the log is kept when nobody says otherwise.
 pub const DEFAULT_DATABASE_URL: &str = "sqlite:scroll.db";
@@ -46,19 +48,20 @@ impl SettingFaults {
     }
 }
 
-/// The database, `sqlite:PATH`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The database: `sqlite:PATH` or `postgres://…`.
+#[derive(Clone, PartialEq, Eq)]
 pub struct DatabaseUrl(String);
 
 impl DatabaseUrl {
     /// Reads the URL. Messages do not repeat it: the URL of another engine may hold a password.
     pub fn parse(text: &str) -> Result<DatabaseUrl, String> {
+        if is_postgres(text) {
+            return Ok(DatabaseUrl(text.to_owned()));
+        }
         let Some(path) = text.strip_prefix("sqlite:") else {
-            return Err(match text.split_once(':') {
-                Some(("postgres" | "postgresql", _)) => "this version keeps logs in SQLite only: write sqlite:PATH",
-                _ => "expected sqlite:PATH, for example sqlite:scroll.db or sqlite:/var/lib/scroll/scroll.db",
-            }
-            .into());
+            return Err("expected sqlite:PATH, for example sqlite:scroll.db or sqlite:/var/lib/scroll/scroll.db, \
+                        or postgres://USER@HOST/DATABASE"
+                .into());
         };
         let path = path.strip_prefix("//").unwrap_or(path);
         if path.contains(":memory:") || path.starts_with("file:") {
@@ -81,10 +84,26 @@ impl DatabaseUrl {
     }
 }
 
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DatabaseUrl({self})")
+    }
+}
+
+/// Without its password.
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        if is_postgres(&self.0) { f.write_str(&redacted(&self.0)) } else { f.write_str(&self.0) }
     }
+}
+
+/// The database, and how to work with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Database {
+    /// Where it is.
+    pub url: DatabaseUrl,
+    /// What only PostgreSQL asks for.
+    pub postgres: PostgresSettings,
 }
 
 /// The declared resource types, and where they come from.
@@ -211,8 +230,9 @@ mod tests {
         for bad in ["", "scroll.db", "sqlite:", "sqlite://", "sqlite::memory:", "sqlite:file:x?mode=memory"] {
             assert!(DatabaseUrl::parse(bad).is_err(), "{bad:?}");
         }
-        let refused = DatabaseUrl::parse("postgres://scroll:hunter2@db/scroll").unwrap_err();
-        assert!(refused.contains("SQLite only") && !refused.contains("hunter2"), "{refused}");
+        let postgres = DatabaseUrl::parse("postgres://scroll:hunter2@db/scroll").unwrap();
+        assert_eq!(postgres.to_string(), "postgres://scroll@db/scroll");
+        assert!(!DatabaseUrl::parse("mysql://scroll:hunter2@db/x").unwrap_err().contains("hunter2"));
     }
 
     #[test]

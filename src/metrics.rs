@@ -35,6 +35,16 @@ pub struct Metrics {
     pub requests: IntCounterVec,
     /// Background tasks that run, by `task`.
     pub tasks: IntGaugeVec,
+    /// Open connections to PostgreSQL, by `pool`: `read`, `write`.
+    pub database_connections: IntGaugeVec,
+    /// Requests that wait for a connection, by `pool`.
+    pub database_waiting: IntGaugeVec,
+    /// Requests that found no free connection and had to wait, by `pool`.
+    pub database_waits: IntCounterVec,
+    /// Write transactions that were begun again, by `reason`: `conflict`, `connection`.
+    pub database_retries: IntCounterVec,
+    /// How often the connection that tells heads between servers was opened again.
+    pub listen_reconnects: IntCounter,
 }
 
 impl std::fmt::Debug for Metrics {
@@ -73,6 +83,26 @@ impl Metrics {
                 &["method", "status"],
             )?,
             tasks: IntGaugeVec::new(Opts::new("scroll_tasks", "Background tasks that run, by task"), &["task"])?,
+            database_connections: IntGaugeVec::new(
+                Opts::new("scroll_database_connections", "Open connections to PostgreSQL, by pool"),
+                &["pool"],
+            )?,
+            database_waiting: IntGaugeVec::new(
+                Opts::new("scroll_database_waiting", "Requests that wait for a connection, by pool"),
+                &["pool"],
+            )?,
+            database_waits: IntCounterVec::new(
+                Opts::new("scroll_database_waits_total", "Requests that had to wait for a connection, by pool"),
+                &["pool"],
+            )?,
+            database_retries: IntCounterVec::new(
+                Opts::new("scroll_database_retries_total", "Write transactions begun again, by reason"),
+                &["reason"],
+            )?,
+            listen_reconnects: IntCounter::new(
+                "scroll_listen_reconnects_total",
+                "Reconnects of the connection that tells heads between servers",
+            )?,
             registry,
         };
         metrics.register()?;
@@ -91,7 +121,12 @@ impl Metrics {
         registry.register(Box::new(self.open_responses.clone()))?;
         registry.register(Box::new(self.head.clone()))?;
         registry.register(Box::new(self.requests.clone()))?;
-        registry.register(Box::new(self.tasks.clone()))
+        registry.register(Box::new(self.tasks.clone()))?;
+        registry.register(Box::new(self.database_connections.clone()))?;
+        registry.register(Box::new(self.database_waiting.clone()))?;
+        registry.register(Box::new(self.database_waits.clone()))?;
+        registry.register(Box::new(self.database_retries.clone()))?;
+        registry.register(Box::new(self.listen_reconnects.clone()))
     }
 
     /// The text that a scraper reads.

@@ -12,7 +12,7 @@ use super::database::{DEFAULT_MAX_BATCH, DatabaseArgs, TypesArgs, log_name, must
 use super::{CliError, terminal};
 use crate::access::Log;
 use crate::change::{LogName, Seq};
-use crate::config::{DatabaseUrl, SettingFaults, Types};
+use crate::config::{Database, SettingFaults, Types};
 use crate::entity::types::Catalog;
 use crate::feed::audit::{Audit, Comparison, Report};
 use crate::store::{OpenMode, Position, Store, StoreError};
@@ -40,7 +40,7 @@ pub struct CheckArgs {
 /// A checked command.
 pub struct Check {
     log: Option<LogName>,
-    database: DatabaseUrl,
+    database: Database,
     types: Types,
 }
 
@@ -60,7 +60,7 @@ impl CheckArgs {
 impl Check {
     /// Runs the command.
     pub async fn run(self) -> Result<(), CliError> {
-        must_exist(&self.database)?;
+        must_exist(&self.database.url)?;
         let opened = open(&self.database, self.types.catalog, DEFAULT_MAX_BATCH, OpenMode::Beside).await?;
         let mut untold = Vec::new();
         let mut has_findings = match storage(opened.store.as_ref()).await {

@@ -9,10 +9,10 @@ use clap::Args;
 use super::CliError;
 use crate::change::LogName;
 use crate::change::time::{Clock, SystemClock};
-use crate::config::{DEFAULT_DATABASE_URL, DatabaseUrl, SettingFaults, Types, parse_switch};
+use crate::config::{DEFAULT_DATABASE_URL, Database, DatabaseUrl, SettingFaults, Types, parse_number, parse_switch};
 use crate::entity::types::Catalog;
 use crate::metrics::Metrics;
-use crate::store::{self, OpenMode, OpenSettings, Store};
+use crate::store::{self, OpenMode, OpenSettings, PostgresSettings, Store};
 
 /// Submissions in one commit, when nobody says otherwise.
 pub const DEFAULT_MAX_BATCH: usize = 256;
@@ -20,15 +20,43 @@ pub const DEFAULT_MAX_BATCH: usize = 256;
 /// Where the database is.
 #[derive(Debug, Args)]
 pub struct DatabaseArgs {
-    /// The database: sqlite:PATH, a file that is made when it is not there
+    /// The database: sqlite:PATH, a file that is made when it is not there, or postgres://USER@HOST/DATABASE
     #[arg(long, env = "SCROLL_DATABASE_URL", default_value = DEFAULT_DATABASE_URL, value_name = "URL")]
     pub database_url: String,
+    /// PostgreSQL: most connections that read at a time, 1 to 200; four more write, and one tells heads
+    #[arg(long, env = "SCROLL_DATABASE_CONNECTIONS", default_value = "8", value_name = "COUNT")]
+    pub database_connections: String,
+    /// PostgreSQL: work also where fsync, full_page_writes or synchronous_commit is off, so that a crash of the database may take back what was answered
+    #[arg(
+        long,
+        env = "SCROLL_ACCEPT_DATA_LOSS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true",
+        hide_default_value = true,
+        value_name = "BOOL"
+    )]
+    pub accept_data_loss: String,
 }
 
+/// Most connections that may be asked for; a database with more is slower, not faster.
+const MAX_CONNECTIONS: usize = 200;
+
 impl DatabaseArgs {
-    /// Checks the URL.
-    pub fn configure(&self) -> Result<DatabaseUrl, SettingFaults> {
-        DatabaseUrl::parse(&self.database_url).map_err(|what| SettingFaults::one("--database-url", what))
+    /// Checks the settings.
+    pub fn configure(&self) -> Result<Database, SettingFaults> {
+        let mut faults = SettingFaults::default();
+        let url = faults.keep_as("--database-url", DatabaseUrl::parse(&self.database_url));
+        let connections = parse_number(&self.database_connections, 1..=MAX_CONNECTIONS, "connections");
+        let connections = faults.keep_as("--database-connections", connections);
+        let accepts_data_loss = faults.keep_as("--accept-data-loss", parse_switch(&self.accept_data_loss));
+        match (url, connections, accepts_data_loss) {
+            (Some(url), Some(read_connections), Some(accepts_data_loss)) => {
+                Ok(Database { url, postgres: PostgresSettings { read_connections, accepts_data_loss } })
+            }
+            _ => Err(faults),
+        }
     }
 }
 
@@ -76,27 +104,30 @@ pub struct Opened {
 }
 
 /// Opens the database.
-pub async fn open(url: &DatabaseUrl, catalog: Catalog, max_batch: usize, mode: OpenMode) -> Result<Opened, CliError> {
+pub async fn open(database: &Database, catalog: Catalog, max_batch: usize, mode: OpenMode) -> Result<Opened, CliError> {
     let metrics = Arc::new(Metrics::new().map_err(CliError::Metrics)?);
     let (catalog, clock): (_, Arc<dyn Clock>) = (Arc::new(catalog), Arc::new(SystemClock));
-    let settings = OpenSettings { url: url.as_str().to_owned(), max_batch, mode };
+    let settings = OpenSettings { url: database.url.as_str().to_owned(), max_batch, mode, postgres: database.postgres };
     let store = store::open(settings, catalog.clone(), clock.clone(), metrics.clone()).await.map_err(CliError::Open)?;
     Ok(Opened { store, catalog, clock, metrics })
 }
 
 /// Opens the database beside a server that may be running, for administration.
-pub async fn open_beside(url: &DatabaseUrl) -> Result<Opened, CliError> {
-    open(url, Catalog::builtin(), DEFAULT_MAX_BATCH, OpenMode::Beside).await
+pub async fn open_beside(database: &Database) -> Result<Opened, CliError> {
+    open(database, Catalog::builtin(), DEFAULT_MAX_BATCH, OpenMode::Beside).await
 }
 
 /// As [`open_beside`], for commands that only look at what is there.
-pub async fn open_existing(url: &DatabaseUrl) -> Result<Opened, CliError> {
-    must_exist(url)?;
-    open_beside(url).await
+pub async fn open_existing(database: &Database) -> Result<Opened, CliError> {
+    must_exist(&database.url)?;
+    open_beside(database).await
 }
 
 /// A mistyped path must not look like an empty database, and must not be made.
 pub fn must_exist(url: &DatabaseUrl) -> Result<(), CliError> {
+    if store::is_postgres(url.as_str()) {
+        return Ok(());
+    }
     let path = store::sqlite_path(url.as_str()).map_err(CliError::Open)?;
     match std::fs::metadata(&path) {
         Ok(found) if found.len() > 0 => Ok(()),

@@ -12,7 +12,7 @@ use super::{CliError, terminal};
 use crate::access::{KEY_NAME_EXPECTED, Key, NewKey, Scope, is_key_name};
 use crate::change::time::{Clock, SystemClock};
 use crate::change::{LogName, Resource, Timestamp};
-use crate::config::{DatabaseUrl, SettingFaults, parse_duration};
+use crate::config::{Database, SettingFaults, parse_duration};
 use crate::store::{Store, StoreError};
 
 /// What can be done with keys.
@@ -67,7 +67,7 @@ pub struct CreateArgs {
 
 /// A checked command.
 pub struct Keys {
-    database: DatabaseUrl,
+    database: Database,
     task: Task,
 }
 

@@ -7,7 +7,7 @@ use super::database::{DatabaseArgs, log_name, open_beside, open_existing};
 use super::{CliError, terminal};
 use crate::access::Log;
 use crate::change::LogName;
-use crate::config::{DatabaseUrl, SettingFaults};
+use crate::config::{Database, SettingFaults};
 use crate::store::{Store, StoreError};
 
 /// What can be done with logs.
@@ -33,7 +33,7 @@ pub enum LogsCommand {
 
 /// A checked command.
 pub struct Logs {
-    database: DatabaseUrl,
+    database: Database,
     task: Task,
 }
 

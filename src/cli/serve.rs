@@ -15,9 +15,9 @@ use super::{CliError, terminal};
 use crate::access::{NewKey, Scope, Secret};
 use crate::api;
 use crate::change::LogName;
-use crate::config::{DatabaseUrl, SettingFaults, Types, parse_address, parse_number, parse_origin};
+use crate::config::{Database, SettingFaults, Types, parse_address, parse_number, parse_origin};
 use crate::server::{Server, ServerSettings};
-use crate::store::{OpenMode, Store};
+use crate::store::{OpenMode, Store, StoreError};
 
 /// The log that the first start makes.
 const FIRST_LOG: &str = "default";
@@ -66,7 +66,7 @@ pub struct ServeArgs {
 
 /// Settings of the server, checked.
 pub struct Serve {
-    database: DatabaseUrl,
+    database: Database,
     types: Types,
     listen: SocketAddr,
     metrics_listen: Option<SocketAddr>,
@@ -164,7 +164,7 @@ impl Serve {
     async fn greet(&self, store: &dyn Store, address: SocketAddr) -> Result<(), CliError> {
         let secret = first_key(store, &self.first_log).await?;
         let resource = welcome::example_resource(&self.types);
-        let welcome = Welcome { address, database: &self.database, log: &self.first_log, resource: &resource };
+        let welcome = Welcome { address, database: &self.database.url, log: &self.first_log, resource: &resource };
         terminal::say(&match secret {
             Some(secret) => welcome.first(&secret),
             None => welcome.again(),
@@ -191,7 +191,8 @@ impl Serve {
         let types = self.types.file.as_ref().map_or_else(|| "built-in".into(), |file| file.display().to_string());
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
-            database_url = %self.database,
+            database_url = %self.database.url,
+            database_connections = self.database.postgres.read_connections,
             listen = %self.listen,
             metrics_listen = self.metrics_listen.map(tracing::field::display),
             cors_origins = self.cors_origins.join(","),
@@ -214,7 +215,11 @@ async fn first_key(store: &dyn Store, log: &LogName) -> Result<Option<Secret>, C
         return Ok(None);
     }
     if logs.is_empty() {
-        store.create_log(log).await?;
+        match store.create_log(log).await {
+            // Another server that starts at the same moment was first, and shows its key.
+            Err(StoreError::Conflict { .. }) => return Ok(None),
+            made => drop(made?),
+        }
     }
     let key = NewKey {
         log: Some(log.clone()),

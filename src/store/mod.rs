@@ -8,8 +8,12 @@
 //! - a read never waits for a writer, and holds nothing once it has answered;
 //! - [`Store::head`] moves only after the commit it speaks of.
 
+mod columns;
 mod error;
+mod flights;
+mod heads;
 mod open;
+pub mod postgres;
 pub mod sqlite;
 
 use std::time::Duration;
@@ -19,7 +23,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 pub use error::StoreError;
-pub use open::{OpenError, OpenMode, OpenSettings, open, sqlite_path};
+pub use open::{OpenError, OpenMode, OpenSettings, PostgresSettings, is_postgres, open, sqlite_path};
 
 use crate::access::{Key, KeyHash, Log, LogId, NewKey, Secret};
 use crate::change::{Change, EntityId, EntityKey, Epoch, Fields, Line, LogName, Resource, Selection, Seq, Tally};

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Store, StoreError, sqlite};
+use super::{Store, StoreError, postgres, sqlite};
 use crate::change::time::Clock;
 use crate::entity::types::Catalog;
 use crate::metrics::Metrics;
@@ -12,18 +12,35 @@ use crate::metrics::Metrics;
 /// What to open, and how.
 #[derive(Debug, Clone)]
 pub struct OpenSettings {
-    /// `sqlite:PATH`.
+    /// `sqlite:PATH` or `postgres://…`.
     pub url: String,
     /// Most submissions in one commit.
     pub max_batch: usize,
     /// Alone, or beside a server.
     pub mode: OpenMode,
+    /// What only PostgreSQL asks for.
+    pub postgres: PostgresSettings,
+}
+
+/// How to work with PostgreSQL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PostgresSettings {
+    /// Most connections that read at a time; four more write, and one tells heads.
+    pub read_connections: usize,
+    /// Work also where a crash of the database may take back what was answered.
+    pub accepts_data_loss: bool,
+}
+
+impl Default for PostgresSettings {
+    fn default() -> PostgresSettings {
+        PostgresSettings { read_connections: 8, accepts_data_loss: false }
+    }
 }
 
 /// Who else may have the database open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
-    /// A server or an import: one process at a time.
+    /// A server or an import: on SQLite one process at a time, on PostgreSQL any number.
     Exclusive,
     /// A short command that may run beside a server.
     Beside,
@@ -33,7 +50,7 @@ pub enum OpenMode {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The URL names no engine, or no place.
-    #[error("the database URL {url:?} cannot be used: {reason}; write sqlite:PATH, for example sqlite:scroll.db")]
+    #[error("the database URL {url:?} cannot be used: {reason}; write sqlite:PATH or postgres://USER@HOST/DATABASE")]
     BadUrl {
         /// The URL.
         url: String,
@@ -51,10 +68,10 @@ pub enum OpenError {
         /// The other's process number, when it is known.
         holder: String,
     },
-    /// The file cannot be opened.
+    /// The database cannot be opened.
     #[error("{path} cannot be opened: {source}")]
     Unusable {
-        /// The database file.
+        /// The database file, or where the database is.
         path: String,
         /// The cause.
         #[source]
@@ -69,9 +86,9 @@ pub enum OpenError {
         found: String,
     },
     /// The file system does not give what durability needs.
-    #[error("{path} would not be durable ({found}); write-ahead logging and full synchronisation are needed")]
+    #[error("{path} would not be durable ({found}); a crash must not take back what was answered")]
     NotDurable {
-        /// The database file.
+        /// The database.
         path: String,
         /// What is in force.
         found: String,
@@ -107,12 +124,20 @@ pub async fn open(
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
 ) -> Result<Arc<dyn Store>, OpenError> {
+    if is_postgres(&settings.url) {
+        return Ok(Arc::new(postgres::open(&settings, catalog, clock, metrics).await?));
+    }
     let path = sqlite_path(&settings.url)?;
     let opened = tokio::task::spawn_blocking(move || sqlite::open(path, &settings, catalog, clock, metrics)).await;
     match opened {
         Ok(store) => Ok(Arc::new(store?)),
         Err(panic) => Err(OpenError::Store(StoreError::Corrupt { operation: "open", detail: panic.to_string() })),
     }
+}
+
+/// True for a URL of PostgreSQL.
+pub fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
 /// The path in a `sqlite:` URL.

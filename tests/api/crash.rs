@@ -5,10 +5,10 @@ use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use tempfile::TempDir;
+use super::support::process::{Process, assert_in_order, shown_key};
+use super::support::{Bed, Client, model, on_every_engine};
 
-use super::support::process::{Process, assert_in_order, shown_key, url_in};
-use super::support::{Client, model};
+on_every_engine![nothing_acknowledged_is_lost_and_nothing_is_half_after_kill_nine_under_load];
 
 const WRITERS: usize = 8;
 /// Rounds that share a database; then a new one keeps the audit after each round short.
@@ -17,19 +17,17 @@ const OPERATIONS_IN_BATCH: usize = 3;
 
 /// One database that is killed several times.
 struct Victim {
-    folder: TempDir,
+    bed: Bed,
     key: Option<String>,
     /// Every line that was acknowledged, by seq.
     acknowledged: BTreeMap<u64, String>,
 }
 
-#[test]
-fn nothing_acknowledged_is_lost_and_nothing_is_half_after_kill_nine_under_load() {
+fn nothing_acknowledged_is_lost_and_nothing_is_half_after_kill_nine_under_load(bed: Bed) {
     let rounds = std::env::var("SCROLL_TEST_CRASH_ROUNDS").map_or(50, |rounds| rounds.parse().unwrap());
     let mut acknowledged = 0;
     for first in (0..rounds).step_by(ROUNDS_PER_DATABASE) {
-        let folder = tempfile::tempdir().unwrap();
-        let mut victim = Victim { folder, key: None, acknowledged: BTreeMap::new() };
+        let mut victim = Victim { bed: Bed::new(bed.engine), key: None, acknowledged: BTreeMap::new() };
         for round in first..rounds.min(first + ROUNDS_PER_DATABASE) {
             victim.round(round);
         }
@@ -40,17 +38,13 @@ fn nothing_acknowledged_is_lost_and_nothing_is_half_after_kill_nine_under_load()
 }
 
 impl Victim {
-    fn url(&self) -> String {
-        url_in(self.folder.path())
-    }
-
     /// Starts the server on what the last round left and compares.
     fn restart_and_compare(&mut self) -> Process {
-        let process = Process::serve(&self.url());
+        let process = Process::serve(&self.bed.url());
         if self.key.is_none() {
             self.key = Some(shown_key(&process.greeting));
         }
-        assert_in_order(&self.url());
+        assert_in_order(&self.bed.url());
         let lines = process.client(self.key.as_ref().unwrap()).all_lines();
         model::assert_dense(&lines);
         for (seq, line) in &self.acknowledged {

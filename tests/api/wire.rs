@@ -5,11 +5,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use diesel::connection::SimpleConnection as _;
 use scroll::api::Limits;
 
 use super::support::{
-    Bed, Client, Options, at_once, contract, data, eventually, model, on_every_engine, puts, raw, seed,
+    Bed, Client, Engine, Options, at_once, contract, data, eventually, model, on_every_engine, puts, raw, seed,
 };
 
 on_every_engine![
@@ -139,10 +138,19 @@ fn a_client_that_stands_still_holds_neither_lock_nor_snapshot(bed: Bed) {
     // More stand still than there are connections for reading; others read and write as before.
     let expected = server.client.get("/v1/changes?limit=9000").expect(200).body;
     server.client.put("/v1/entities/note/a", "{}").expect(201);
-    // A snapshot that somebody holds would keep the log from being cut back to nothing.
-    bed.connect().batch_execute("PRAGMA busy_timeout=5000; PRAGMA wal_checkpoint(TRUNCATE);").unwrap();
-    let wal = std::fs::metadata(format!("{}-wal", bed.path().display())).unwrap().len();
-    assert_eq!(wal, 0, "the write-ahead log could not be reset");
+    match bed.engine {
+        Engine::Sqlite => {
+            // A snapshot that somebody holds would keep the log from being cut back to nothing.
+            bed.execute("PRAGMA wal_checkpoint(TRUNCATE);");
+            let wal = std::fs::metadata(format!("{}-wal", bed.path().display())).unwrap().len();
+            assert_eq!(wal, 0, "the write-ahead log could not be reset");
+        }
+        Engine::Postgres => {
+            let held = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                        AND pid <> pg_backend_pid() AND (backend_xmin IS NOT NULL OR state LIKE 'idle in%')";
+            assert_eq!(bed.number(held), 0, "a snapshot is held");
+        }
+    }
     for (wire, headers) in &mut still {
         let (body, end) = wire.body(headers, false);
         assert!(end == raw::End::Whole && body == expected);
@@ -347,8 +355,7 @@ fn writes_wait_for_an_external_lock_or_are_refused_without_effect(bed: Bed) {
             }
             reads
         });
-        let mut shell = bed.connect();
-        shell.batch_execute("BEGIN IMMEDIATE").unwrap();
+        let lock = bed.hold_write_lock();
         let writers: Vec<_> = (0..16)
             .map(|writer| {
                 let client = server.client_with(&server.client.key());
@@ -372,7 +379,7 @@ fn writes_wait_for_an_external_lock_or_are_refused_without_effect(bed: Bed) {
         let (_never, quiet) = std::sync::mpsc::channel::<()>();
         // As long as a person at a shell holds it.
         let _ = quiet.recv_timeout(Duration::from_secs(2));
-        shell.batch_execute("ROLLBACK").unwrap();
+        drop(lock);
         let acknowledged: usize = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
         is_done.store(true, Ordering::SeqCst);
         assert!(reader.join().unwrap() > 10, "reading goes on");

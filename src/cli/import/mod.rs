@@ -17,7 +17,7 @@ use super::database::{DatabaseArgs, TypesArgs, log_name, no_such_log, open};
 use super::{CliError, terminal};
 use crate::access::{Log, LogId};
 use crate::change::LogName;
-use crate::config::{DatabaseUrl, SettingFaults, Types, parse_number};
+use crate::config::{Database, SettingFaults, Types, parse_number};
 use crate::entity::{Bounds, Outcome, Refused, Submission, Work};
 use crate::store::{OpenMode, Store, StoreError};
 use progress::Progress;
@@ -65,7 +65,7 @@ pub struct Import {
     input: Input,
     log: LogName,
     batch_lines: usize,
-    database: DatabaseUrl,
+    database: Database,
     types: Types,
 }
 

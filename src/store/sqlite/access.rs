@@ -1,16 +1,15 @@
 //! Logs and keys in their tables.
 
-use std::collections::BTreeSet;
-
 use diesel::SqliteConnection;
 use diesel::prelude::*;
 use uuid::Uuid;
 
-use super::error::{bad_name, corrupt, while_};
+use super::error::while_;
 use super::rows;
 use super::schema::{changes, keys, logs};
-use crate::access::{Coverage, Key, KeyHash, Log, LogId, NewKey, Scope, Secret};
+use crate::access::{Key, KeyHash, Log, LogId, NewKey, Secret};
 use crate::change::{Epoch, LogName, Resource, Seq, Tally, Timestamp};
+use crate::store::columns::{StoredKey, bad_name, joined, seq_of};
 use crate::store::{Position, StoreError};
 
 type LogRow = (i64, String, String, i64);
@@ -86,8 +85,8 @@ pub fn position(connection: &mut SqliteConnection, log: LogId) -> Result<Positio
         Ok(Position {
             epoch: Epoch(epoch.into()),
             head,
-            floor: rows::seq_of(floor)?,
-            purged_through: rows::seq_of(purged_through)?,
+            floor: seq_of(floor)?,
+            purged_through: seq_of(purged_through)?,
             tally,
         })
     })
@@ -213,31 +212,13 @@ pub fn find_key(connection: &mut SqliteConnection, hash: &KeyHash) -> Result<Opt
 }
 
 fn key_from(connection: &mut SqliteConnection, row: KeyRow) -> Result<Key, StoreError> {
-    let operation = "read a key";
-    let coverage = match row.log_id {
-        None => Coverage::All,
-        Some(log_id) => {
-            let name = log_name(connection, LogId(log_id))?;
-            let name = name.ok_or_else(|| corrupt(operation, format!("key {} names no log", row.key_id)))?;
-            Coverage::One(LogId(log_id), LogName::parse(&name).map_err(bad_name(operation))?)
-        }
+    let log = match row.log_id {
+        None => None,
+        Some(log_id) => Some((log_id, log_name(connection, LogId(log_id))?)),
     };
-    let scopes: Option<BTreeSet<Scope>> = row.scopes.split(',').map(Scope::parse).collect();
-    let resources = row.resources.map(|names| names.split(',').map(Resource::parse).collect::<Result<Vec<_>, _>>());
-    Ok(Key {
-        coverage,
-        scopes: scopes.ok_or_else(|| corrupt(operation, format!("key {} has an unknown scope", row.key_id)))?,
-        resources: resources.transpose().map_err(bad_name(operation))?,
-        id: row.key_id,
-        name: row.name,
-        created_at: Timestamp::from_micros(row.created_at),
-        expires_at: row.expires_at.map(Timestamp::from_micros),
-        revoked_at: row.revoked_at.map(Timestamp::from_micros),
-    })
-}
-
-fn joined<'a>(words: impl Iterator<Item = &'a str>) -> String {
-    words.collect::<Vec<_>>().join(",")
+    let times = (row.created_at, row.expires_at, row.revoked_at);
+    let KeyRow { key_id, scopes, resources, name, .. } = row;
+    StoredKey { key_id, log, scopes, resources, name, times }.into_key()
 }
 
 /// The head of a log, for whoever begins to watch it.

@@ -5,11 +5,11 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 
 use super::error::while_;
-use super::rows::{self, entity_key, seq_of};
 use super::schema::{changes, entities, links};
 use crate::access::LogId;
 use crate::change::{Change, EntityId, EntityKey, Line, Resource, Seq, Timestamp};
 use crate::entity::Link;
+use crate::store::columns::{bad_name, entity_key, rows_limit, seq_of, tally};
 use crate::store::{StoreError, StoredEntity};
 
 #[derive(Queryable, Selectable)]
@@ -39,8 +39,8 @@ impl ChangeRow {
             time: Timestamp::from_micros(self.time),
             prev: self.prev.map(seq_of).transpose()?,
             tx: seq_of(self.tx)?,
-            log_after: rows::tally((self.count, self.fingerprint)),
-            resource_after: rows::tally((self.resource_count, self.resource_fingerprint)),
+            log_after: tally((self.count, self.fingerprint)),
+            resource_after: tally((self.resource_count, self.resource_fingerprint)),
         })
     }
 }
@@ -165,12 +165,8 @@ pub fn newest_lines(
         .load(connection)
         .map_err(while_("list entities"))?;
     let lines = rows.into_iter().map(|(id, line)| {
-        let id = EntityId::parse(&id).map_err(super::error::bad_name("list entities"))?;
+        let id = EntityId::parse(&id).map_err(bad_name("list entities"))?;
         Ok((id, Line::from_stored(&line)))
     });
     lines.collect()
-}
-
-fn rows_limit(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
 }

@@ -4,7 +4,6 @@ use std::error::Error;
 
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 
-use crate::change::key::InvalidName;
 use crate::store::StoreError;
 
 /// Turns a diesel error into a [`StoreError`] of this operation; for `map_err`.
@@ -27,16 +26,6 @@ pub fn while_(operation: &'static str) -> impl Fn(DieselError) -> StoreError {
             _ => StoreError::Unavailable { operation, source: boxed(error) },
         }
     }
-}
-
-/// A stored name, number or answer that no code of ours could have written.
-pub fn corrupt(operation: &'static str, detail: impl Into<String>) -> StoreError {
-    StoreError::Corrupt { operation, detail: detail.into() }
-}
-
-/// For names read from a table.
-pub fn bad_name(operation: &'static str) -> impl Fn(InvalidName) -> StoreError {
-    move |error| corrupt(operation, format!("a stored name has not its form: {error}"))
 }
 
 /// The worker thread is gone: it panicked, or the store was closed.

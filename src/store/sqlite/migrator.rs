@@ -12,6 +12,7 @@ use crate::access::LogId;
 use crate::change::{EntityId, EntityKey, Line, Resource, Seq};
 use crate::entity::types::Catalog;
 use crate::entity::{Live, State};
+use crate::store::columns::bad_name;
 use crate::store::{OpenError, StoreError};
 
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
@@ -97,7 +98,7 @@ fn link_resource(
         };
         after.clone_from(last);
         for (id, seq, line) in rows {
-            let id = EntityId::parse(&id).map_err(super::error::bad_name("refresh links"))?;
+            let id = EntityId::parse(&id).map_err(bad_name("refresh links"))?;
             let key = EntityKey { resource: resource.clone(), id };
             let live = Live::stored(Seq::new(seq).unwrap_or_default(), Line::from_stored(&line));
             let held: Vec<_> = State::links_held(catalog, &key, &live).into_iter().collect();

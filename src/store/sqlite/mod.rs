@@ -8,7 +8,6 @@ mod audit;
 mod candidates;
 mod connection;
 mod error;
-mod heads;
 mod migrator;
 mod owner;
 mod place;
@@ -30,11 +29,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use self::connection::ProcessLock;
 use self::error::gone;
-use self::heads::Heads;
 use self::place::Place;
 use self::readers::Readers;
 use self::room::Room;
-use self::writer::{Job, Message, QUEUE_SUBMISSIONS, Writer};
+use self::writer::{Message, Writer};
+use super::flights::{Job, QUEUE_SUBMISSIONS};
+use super::heads::Heads;
 use super::{
     Chunk, ChunkSize, Extent, OpenError, OpenMode, OpenSettings, Position, Scan, Store, StoreError, StoredEntity,
 };

@@ -9,12 +9,12 @@ use diesel::SqliteConnection;
 use diesel::prelude::*;
 use diesel::upsert::excluded;
 
-use super::error::{bad_name, corrupt};
 use super::schema::{changes, entities, idempotency, links, logs};
 use crate::access::LogId;
-use crate::change::{Bucket, Change, EntityId, EntityKey, Fingerprint, Line, Resource, Seq, Tally, Timestamp};
-use crate::entity::{Facts, Link, Live, MAX_CASCADE, Needs, Remembered, RequestKey, Writes, idempotency as answers};
+use crate::change::{Bucket, Change, EntityKey, Line, Resource, Seq, Tally, Timestamp};
+use crate::entity::{Facts, Link, Live, MAX_CASCADE, Needs, Remembered, RequestKey, Writes};
 use crate::store::StoreError;
+use crate::store::columns::{self, count_to_db, entity_key, rows_limit, seq_of, tally};
 
 /// Rows of one multi-row statement: 13 values each stay under SQLite's 32,766.
 const ROWS_PER_INSERT: usize = 1_000;
@@ -78,16 +78,6 @@ struct NewLinkRow<'a> {
     member: &'a str,
 }
 
-/// A count never comes near the limit of the column: every entity has a seq, and those end at 2^53.
-fn count_to_db(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-/// Count and fingerprint as two columns keep them.
-pub fn tally((count, fingerprint): (i64, i64)) -> Tally {
-    Tally { count: u64::try_from(count).unwrap_or(0), fingerprint: Fingerprint::from_bits(fingerprint) }
-}
-
 /// The newest change of a log: its seq, and the tally after it.
 pub fn head(connection: &mut SqliteConnection, log: LogId) -> Result<(Seq, Tally), StoreError> {
     let last: Option<(i64, i64, i64)> = changes::table
@@ -100,11 +90,6 @@ pub fn head(connection: &mut SqliteConnection, log: LogId) -> Result<(Seq, Tally
         None => Ok((Seq::ZERO, Tally::default())),
         Some((seq, count, fingerprint)) => Ok((seq_of(seq)?, tally((count, fingerprint)))),
     }
-}
-
-/// A stored seq.
-pub fn seq_of(value: i64) -> Result<Seq, StoreError> {
-    Seq::new(value).ok_or_else(|| corrupt("read a seq", format!("a stored seq is {value}")))
 }
 
 /// True when the log is there.
@@ -161,7 +146,7 @@ pub fn resource_tally(connection: &mut SqliteConnection, log: LogId, resource: &
 }
 
 fn referrers(connection: &mut SqliteConnection, log: LogId, key: &EntityKey) -> Result<Option<Vec<Link>>, StoreError> {
-    let limit = i64::try_from(MAX_CASCADE).unwrap_or(i64::MAX).saturating_add(1);
+    let limit = rows_limit(MAX_CASCADE).saturating_add(1);
     let rows: Vec<(String, String, String)> = links::table
         .filter(links::log_id.eq(log.0))
         .filter(links::target_resource.eq(key.resource.as_str()).and(links::target_id.eq(key.id.as_str())))
@@ -179,13 +164,6 @@ fn referrers(connection: &mut SqliteConnection, log: LogId, key: &EntityKey) -> 
     links.collect::<Result<Vec<_>, StoreError>>().map(Some)
 }
 
-/// An entity's name from its columns.
-pub fn entity_key(resource: &str, id: &str) -> Result<EntityKey, StoreError> {
-    let resource = Resource::parse(resource).map_err(bad_name("read a resource"))?;
-    let id = EntityId::parse(id).map_err(bad_name("read an id"))?;
-    Ok(EntityKey { resource, id })
-}
-
 fn remembered(
     connection: &mut SqliteConnection,
     log: LogId,
@@ -196,12 +174,7 @@ fn remembered(
         .select((idempotency::body_hash, idempotency::answer))
         .get_result(connection)
         .optional()?;
-    let Some((body_hash, text)) = row else {
-        return Ok(None);
-    };
-    let answer =
-        answers::decode(&text).ok_or_else(|| corrupt("read a remembered answer", "a stored answer cannot be read"))?;
-    Ok(Some(Remembered { body_hash, answer }))
+    row.map(|(body_hash, answer)| columns::remembered(body_hash, &answer)).transpose()
 }
 
 /// Writes a flight down.
@@ -296,8 +269,7 @@ fn remember(
     remembered: &Remembered,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let answer =
-        answers::encode(&remembered.answer).map_err(|error| corrupt("remember an answer", error.to_string()))?;
+    let answer = columns::answer_to_db(remembered)?;
     let row = (
         idempotency::log_id.eq(log.0),
         idempotency::method.eq(&key.method),
@@ -320,7 +292,7 @@ pub fn forget_answers(
     let old: Vec<(i64, String, String, String)> = idempotency::table
         .filter(idempotency::created_at.lt(before.as_micros()))
         .order(idempotency::created_at)
-        .limit(i64::try_from(at_most).unwrap_or(i64::MAX))
+        .limit(rows_limit(at_most))
         .select((idempotency::log_id, idempotency::method, idempotency::path, idempotency::key))
         .load(connection)?;
     for (log_id, method, path, key) in &old {

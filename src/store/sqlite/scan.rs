@@ -13,11 +13,11 @@ use diesel::sql_types::{BigInt, Nullable, Text};
 
 use super::candidates::Candidates;
 use super::error::while_;
-use super::rows;
 use super::schema::changes;
 use crate::access::LogId;
 use crate::change::line::{Extras, NO_PREV, append_line, fixed_bytes};
 use crate::change::{Fields, Selection, Seq, Timestamp};
+use crate::store::columns::{seq_of, tally};
 use crate::store::{Chunk, ChunkSize, Depth, Extent, Scan, StoreError};
 
 /// Numbers looked up in an index for one chunk. More than a chunk of ordinary lines holds would be looked
@@ -77,7 +77,7 @@ impl Lines {
     }
 
     fn finish(self) -> Result<Chunk, StoreError> {
-        let last = self.last.map(rows::seq_of).transpose()?;
+        let last = self.last.map(seq_of).transpose()?;
         Ok(Chunk { bytes: Bytes::from(self.bytes), lines: self.count, last })
     }
 }
@@ -108,8 +108,8 @@ pub fn chunk(
         if fields.is_empty() {
             lines.bytes.extend_from_slice(row.line.as_bytes());
         } else {
-            let prev = row.prev.map(rows::seq_of).transpose()?;
-            let extras = Extras { time: Timestamp::from_micros(row.time), prev, tx: rows::seq_of(row.tx)? };
+            let prev = row.prev.map(seq_of).transpose()?;
+            let extras = Extras { time: Timestamp::from_micros(row.time), prev, tx: seq_of(row.tx)? };
             append_line(&mut lines.bytes, &row.line, fields, extras);
         }
         lines.end_line(row.seq);
@@ -148,7 +148,7 @@ pub fn extent(connection: &mut SqliteConnection, log: LogId, scan: &Scan, limit:
     let sql = format!("SELECT count(*) AS matched, max(seq) AS last FROM ({} ORDER BY seq LIMIT ?)", candidates.sql());
     let query = candidates.bind(sql_query(sql).into_boxed()).bind::<BigInt, _>(limit);
     let row: ExtentRow = query.get_result(connection).map_err(while_("measure a page"))?;
-    let last = row.last.map(rows::seq_of).transpose()?;
+    let last = row.last.map(seq_of).transpose()?;
     Ok(Extent { matched: u64::try_from(row.matched).unwrap_or(0), last })
 }
 
@@ -188,5 +188,5 @@ pub fn tally_at(connection: &mut SqliteConnection, log: LogId, at: Seq) -> Resul
         .select((changes::count, changes::fingerprint))
         .get_result(connection)
         .map_err(while_("read a checkpoint"))?;
-    Ok(rows::tally(row))
+    Ok(tally(row))
 }

@@ -1,12 +1,10 @@
 //! A database in a folder of its own, and servers on it, each the real one on a free port.
 
-use std::path::PathBuf;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use diesel::connection::SimpleConnection as _;
-use diesel::{Connection as _, SqliteConnection};
 use scroll::access::{NewKey, Scope};
 use scroll::api::Limits;
 use scroll::change::time::Clock;
@@ -14,21 +12,16 @@ use scroll::change::{LogName, Resource, Timestamp};
 use scroll::entity::types::Catalog;
 use scroll::metrics::Metrics;
 use scroll::server::{Server, ServerSettings};
-use scroll::store::{OpenMode, OpenSettings, Store, open};
-use tempfile::TempDir;
+use scroll::store::{OpenMode, OpenSettings, PostgresSettings, Store, open};
 use tokio::runtime::Runtime;
 
 use super::Client;
+use super::database::Database;
+pub use super::database::Engine;
 
 /// One runtime for all servers of the binary.
 pub static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap());
-
-/// The engines that every test is run for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
-    Sqlite,
-}
 
 /// A clock that goes with the machine, moved by what a test says.
 #[derive(Debug, Default)]
@@ -70,28 +63,21 @@ impl Default for Options {
 }
 
 pub struct Bed {
-    pub engine: Engine,
     pub clock: Arc<MovedClock>,
-    dir: TempDir,
+    database: Database,
+}
+
+impl Deref for Bed {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        &self.database
+    }
 }
 
 impl Bed {
     pub fn new(engine: Engine) -> Bed {
-        Bed { engine, clock: Arc::default(), dir: tempfile::tempdir().unwrap() }
-    }
-
-    pub fn folder(&self) -> PathBuf {
-        self.dir.path().to_owned()
-    }
-
-    pub fn path(&self) -> PathBuf {
-        self.dir.path().join("scroll.db")
-    }
-
-    pub fn url(&self) -> String {
-        match self.engine {
-            Engine::Sqlite => format!("sqlite:{}", self.path().display()),
-        }
+        Bed { clock: Arc::default(), database: Database::new(engine) }
     }
 
     /// A server with a log `default` and a client whose key may do everything in it.
@@ -102,7 +88,12 @@ impl Bed {
     pub fn start_with(&self, options: Options) -> TestServer {
         let catalog = Arc::new(options.catalog);
         let metrics = Arc::new(Metrics::new().unwrap());
-        let settings = OpenSettings { url: self.url(), max_batch: options.max_batch, mode: OpenMode::Exclusive };
+        let settings = OpenSettings {
+            url: self.url(),
+            max_batch: options.max_batch,
+            mode: OpenMode::Exclusive,
+            postgres: PostgresSettings { accepts_data_loss: true, ..PostgresSettings::default() },
+        };
         let local = |port| std::net::SocketAddr::from(([127, 0, 0, 1], port));
         RUNTIME.block_on(async {
             let store = open(settings, catalog.clone(), self.clock.clone(), metrics.clone()).await.unwrap();
@@ -125,22 +116,6 @@ impl Bed {
             started.client = started.client_with(&started.key_async(Some("default"), &Scope::ALL, None).await);
             started
         })
-    }
-
-    /// A connection past the server.
-    pub fn connect(&self) -> SqliteConnection {
-        match self.engine {
-            Engine::Sqlite => {
-                let mut connection = SqliteConnection::establish(self.path().to_str().unwrap()).unwrap();
-                connection.batch_execute("PRAGMA busy_timeout=10000").unwrap();
-                connection
-            }
-        }
-    }
-
-    /// Carries out SQL past the server.
-    pub fn execute(&self, sql: &str) {
-        self.connect().batch_execute(sql).unwrap();
     }
 }
 

@@ -5,7 +5,11 @@ pub mod bed;
 pub mod client;
 pub mod contract;
 pub mod data;
+#[path = "../../support/database.rs"]
+pub mod database;
 pub mod model;
+#[path = "../../support/postgres.rs"]
+pub mod postgres;
 pub mod process;
 pub mod raw;
 
@@ -26,6 +30,7 @@ pub const POLL: Duration = Duration::from_millis(2);
 macro_rules! on_every_engine {
     ($($name:ident),* $(,)?) => {
         $crate::support::tests_on!(sqlite, Sqlite, $($name),*);
+        $crate::support::tests_on!(postgres, Postgres, $($name),*);
     };
 }
 macro_rules! tests_on {
@@ -34,7 +39,10 @@ macro_rules! tests_on {
             $(
                 #[test]
                 fn $name() {
-                    super::$name($crate::support::Bed::new($crate::support::Engine::$engine));
+                    let engine = $crate::support::Engine::$engine;
+                    if engine.is_there() {
+                        super::$name($crate::support::Bed::new(engine));
+                    }
                 }
             )*
         }

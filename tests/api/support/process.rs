@@ -2,7 +2,6 @@
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -22,7 +21,8 @@ pub fn scroll(arguments: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
-    command.args(arguments).stdin(Stdio::null());
+    // The cluster of the tests does not flush.
+    command.env("SCROLL_ACCEPT_DATA_LOSS", "true").args(arguments).stdin(Stdio::null());
     command
 }
 
@@ -165,9 +165,4 @@ fn greeting(lines: &Receiver<String>) -> Option<String> {
 /// The key that the first start shows.
 pub fn shown_key(greeting: &str) -> String {
     greeting.split("Bearer ").nth(1).unwrap().split('\'').next().unwrap().to_owned()
-}
-
-/// A folder as a URL of a database.
-pub fn url_in(folder: &Path) -> String {
-    format!("sqlite:{}", folder.join("scroll.db").display())
 }

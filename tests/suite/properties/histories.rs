@@ -239,3 +239,10 @@ fn histories_hold(engine: Engine) {
 fn random_histories_hold_on_sqlite() {
     histories_hold(Engine::Sqlite);
 }
+
+#[test]
+fn random_histories_hold_on_postgres() {
+    if Engine::Postgres.is_there() {
+        histories_hold(Engine::Postgres);
+    }
+}

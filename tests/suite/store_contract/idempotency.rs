@@ -6,7 +6,7 @@ use scroll::entity::types::Catalog;
 use scroll::entity::{Answer, IdempotentRequest, Refusal, RequestKey, Submission, Work};
 
 use crate::support::audit::check_everything;
-use crate::support::bed::Bed;
+use crate::support::bed::{Bed, Engine};
 use crate::support::commands::{batch, create, delete, if_match, one, patch, put, remembered, submission};
 use crate::support::desk::{Desk, written};
 use crate::support::on_every_engine;
@@ -184,9 +184,10 @@ async fn answers_are_kept_for_a_day_whatever_the_clock_does_and_then_forgotten(b
 async fn forgetting_keeps_up_with_any_number_of_answers(bed: Bed) {
     let desk = Desk::open(&bed).await;
     let log = desk.log.0;
+    let hash = if bed.engine == Engine::Sqlite { "x'01'" } else { "'\\x01'::bytea" };
     bed.execute(&format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2500) \
-         INSERT INTO idempotency SELECT {log}, 'POST', '/a', 'k' || i, x'01', '{{}}', 0 FROM n"
+         INSERT INTO idempotency SELECT {log}, 'POST', '/a', 'k' || i, {hash}, '{{}}', 0 FROM n"
     ));
     bed.clock.step(HOUR);
     for n in 0..4 {

@@ -12,6 +12,7 @@ mod idempotency;
 mod lines;
 mod numbering;
 mod opening;
+mod postgres;
 mod references;
 mod scans;
 mod sqlite;

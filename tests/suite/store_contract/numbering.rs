@@ -63,7 +63,7 @@ fn set_head(bed: &Bed, desk: &Desk, head: i64) {
     bed.execute(&format!(
         "INSERT INTO changes (log_id, seq, resource, id, deleted, time, prev, tx, count, fingerprint, \
          resource_count, resource_fingerprint, line) \
-         VALUES ({log}, {head}, 'old', 'x', 1, 0, NULL, {head}, 0, 0, 0, 0, '{line}'); \
+         VALUES ({log}, {head}, 'old', 'x', TRUE, 0, NULL, {head}, 0, 0, 0, 0, '{line}'); \
          UPDATE logs SET purged_through = {head} - 1 WHERE log_id = {log};"
     ));
 }

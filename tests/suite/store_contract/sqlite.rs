@@ -104,8 +104,13 @@ async fn the_file_is_written_ahead_with_large_pages(bed: Bed) {
 
 async fn a_url_without_a_place_for_a_durable_file_is_refused(bed: Bed) {
     let missing = bed.path().join("no-such-folder/scroll.db");
-    for url in ["sqlite::memory:", "sqlite:", "postgres://x", &format!("sqlite:{}", missing.display())] {
-        let settings = scroll::store::OpenSettings { url: url.to_owned(), max_batch: 1, mode: OpenMode::Exclusive };
+    for url in ["sqlite::memory:", "sqlite:", "mysql://x", &format!("sqlite:{}", missing.display())] {
+        let settings = scroll::store::OpenSettings {
+            url: url.to_owned(),
+            max_batch: 1,
+            mode: OpenMode::Exclusive,
+            postgres: Default::default(),
+        };
         let options = Options::default();
         let opened = scroll::store::open(settings, options.catalog, bed.clock.clone(), options.metrics).await;
         let refused = opened.err().unwrap();
@@ -192,7 +197,8 @@ async fn the_lock_holds_through_a_link(bed: Bed) {
     std::os::unix::fs::symlink("scroll.db", &link).unwrap();
     let open = async |path: &std::path::Path| {
         let url = format!("sqlite:{}", path.display());
-        let settings = scroll::store::OpenSettings { url, max_batch: 1, mode: OpenMode::Exclusive };
+        let settings =
+            scroll::store::OpenSettings { url, max_batch: 1, mode: OpenMode::Exclusive, postgres: Default::default() };
         let options = Options::default();
         scroll::store::open(settings, options.catalog, bed.clock.clone(), options.metrics).await
     };

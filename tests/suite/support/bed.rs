@@ -1,24 +1,16 @@
 //! A database in a folder of its own, for one test, and the ways round the store into it.
 
-use std::path::PathBuf;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use diesel::connection::SimpleConnection as _;
-use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text};
 use scroll::entity::types::Catalog;
 use scroll::metrics::Metrics;
-use scroll::store::{OpenError, OpenMode, OpenSettings, Store, open};
-use tempfile::TempDir;
+use scroll::store::{OpenError, OpenMode, OpenSettings, PostgresSettings, Store, open};
 
 use super::clock::TestClock;
-
-/// The engines that the contract is held against.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
-    Sqlite,
-}
+use super::database::Database;
+pub use super::database::Engine;
 
 /// How to open a store; the defaults are those of a server with the built-in types.
 #[derive(Clone)]
@@ -48,41 +40,31 @@ impl Options {
 }
 
 pub struct Bed {
-    pub engine: Engine,
     pub clock: Arc<TestClock>,
-    dir: TempDir,
+    database: Database,
 }
 
-#[derive(QueryableByName)]
-struct NumberRow {
-    #[diesel(sql_type = BigInt)]
-    number: i64,
-}
+impl Deref for Bed {
+    type Target = Database;
 
-#[derive(QueryableByName)]
-struct TextRow {
-    #[diesel(sql_type = Text)]
-    text: String,
+    fn deref(&self) -> &Database {
+        &self.database
+    }
 }
 
 impl Bed {
     pub fn new(engine: Engine) -> Bed {
-        Bed { engine, clock: Arc::default(), dir: tempfile::tempdir().unwrap() }
-    }
-
-    pub fn path(&self) -> PathBuf {
-        self.dir.path().join("scroll.db")
-    }
-
-    pub fn url(&self) -> String {
-        match self.engine {
-            Engine::Sqlite => format!("sqlite:{}", self.path().display()),
-        }
+        Bed { clock: Arc::default(), database: Database::new(engine) }
     }
 
     /// Opens the store, or says why not.
     pub async fn try_open(&self, options: Options) -> Result<Arc<dyn Store>, OpenError> {
-        let settings = OpenSettings { url: self.url(), max_batch: options.max_batch, mode: options.mode };
+        let settings = OpenSettings {
+            url: self.url(),
+            max_batch: options.max_batch,
+            mode: options.mode,
+            postgres: PostgresSettings { accepts_data_loss: true, ..PostgresSettings::default() },
+        };
         open(settings, options.catalog, self.clock.clone(), options.metrics).await
     }
 
@@ -102,45 +84,11 @@ impl Bed {
         assert_eq!(Arc::strong_count(&store), 1, "somebody still holds the store, and so its lock");
     }
 
-    /// A connection past the store.
-    pub fn connect(&self) -> SqliteConnection {
+    /// Everything that is stored about keys, for those who look for what must not be there.
+    pub fn stored_keys(&self) -> Vec<u8> {
         match self.engine {
-            Engine::Sqlite => {
-                let mut connection = SqliteConnection::establish(self.path().to_str().unwrap()).unwrap();
-                connection.batch_execute("PRAGMA busy_timeout=10000").unwrap();
-                connection
-            }
+            Engine::Sqlite => std::fs::read(self.path()).unwrap(),
+            Engine::Postgres => self.text("SELECT string_agg(k::text, ' ') FROM scroll.keys AS k").into_bytes(),
         }
-    }
-
-    /// Carries out SQL past the store.
-    pub fn execute(&self, sql: &str) {
-        self.connect().batch_execute(sql).unwrap();
-    }
-
-    /// What `SELECT … AS number` says past the store.
-    pub fn number(&self, sql: &str) -> i64 {
-        diesel::sql_query(sql).get_result::<NumberRow>(&mut self.connect()).unwrap().number
-    }
-
-    /// What `SELECT … AS text` says past the store.
-    pub fn text(&self, sql: &str) -> String {
-        diesel::sql_query(sql).get_result::<TextRow>(&mut self.connect()).unwrap().text
-    }
-
-    /// Holds the write lock of the database, as a shell beside the server can, until it is dropped.
-    pub fn hold_write_lock(&self) -> WriteLock {
-        let mut connection = self.connect();
-        connection.batch_execute("BEGIN IMMEDIATE").unwrap();
-        WriteLock(connection)
-    }
-}
-
-/// The write lock of the database.
-pub struct WriteLock(SqliteConnection);
-
-impl Drop for WriteLock {
-    fn drop(&mut self) {
-        self.0.batch_execute("ROLLBACK").unwrap();
     }
 }

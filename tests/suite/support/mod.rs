@@ -5,8 +5,12 @@ pub mod audit;
 pub mod bed;
 pub mod clock;
 pub mod commands;
+#[path = "../../support/database.rs"]
+pub mod database;
 pub mod desk;
 pub mod model;
+#[path = "../../support/postgres.rs"]
+pub mod postgres;
 
 use std::future::Future;
 use std::io::Write as _;
@@ -30,6 +34,7 @@ pub fn run<T, F: Future<Output = T>>(engine: Engine, rule: impl FnOnce(Bed) -> F
 macro_rules! on_every_engine {
     ($($rule:ident),* $(,)?) => {
         $crate::support::on_engine!(on_sqlite, Sqlite, $($rule),*);
+        $crate::support::on_engine!(on_postgres, Postgres, $($rule),*);
     };
 }
 
@@ -40,7 +45,10 @@ macro_rules! on_engine {
             $(
                 #[test]
                 fn $rule() {
-                    $crate::support::run($crate::support::bed::Engine::$engine, super::$rule);
+                    let engine = $crate::support::bed::Engine::$engine;
+                    if engine.is_there() {
+                        $crate::support::run(engine, super::$rule);
+                    }
                 }
             )*
         }

@@ -42,6 +42,13 @@ impl Heads {
         watches.get(&log).map(|watched| watched.sender.subscribe())
     }
 
+    /// The logs that anybody waits for now.
+    pub fn watched(&self) -> Vec<LogId> {
+        let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited_for = watches.iter().filter(|(_, watched)| watched.sender.receiver_count() > 0);
+        waited_for.map(|(log, _)| *log).collect()
+    }
+
     /// A commit, or a read, saw this head.
     pub fn moved(&self, log: LogId, head: Seq) {
         let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);

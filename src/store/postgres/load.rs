@@ -1,0 +1,136 @@
+//! What a flight needs to know, in one round trip for all of it.
+
+use std::sync::Arc;
+
+use diesel::sql_types::{BigInt, Binary, Nullable, Text};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+use super::error::Trouble;
+use super::statement::{Statement, Value};
+use crate::access::LogId;
+use crate::change::{EntityKey, Line, Resource, Seq, Tally};
+use crate::entity::{Facts, Link, Live, MAX_CASCADE, Needs, Remembered, RequestKey};
+use crate::store::StoreError;
+use crate::store::columns::{self, corrupt, entity_key, rows_limit, seq_of, tally};
+
+const SQL: &str = include_str!("load.sql");
+const OPERATION: &str = "load what a write needs";
+
+type Columns = (
+    BigInt,
+    BigInt,
+    Nullable<BigInt>,
+    Nullable<BigInt>,
+    Nullable<BigInt>,
+    Nullable<Text>,
+    Nullable<Text>,
+    Nullable<Text>,
+    Nullable<Binary>,
+);
+type Row =
+    (i64, i64, Option<i64>, Option<i64>, Option<i64>, Option<String>, Option<String>, Option<String>, Option<Vec<u8>>);
+
+/// Where a log stands, and what was asked for.
+pub struct Loaded {
+    /// The newest change and the tally after it; `None` when there is no such log.
+    pub head: Option<(Seq, Tally)>,
+    /// One answer for everything that was asked.
+    pub facts: Facts,
+}
+
+/// Loads everything that is asked for. Under the lock of the log, in a statement after it.
+pub async fn load(connection: &mut AsyncPgConnection, log: LogId, needs: &Needs) -> Result<Loaded, Trouble> {
+    let rows: Vec<Row> = statement(log, needs).load(connection).await?;
+    let mut asked = Asked::new(needs);
+    for row in rows {
+        asked.answer(row)?;
+    }
+    Ok(asked.finish())
+}
+
+fn statement(log: LogId, needs: &Needs) -> Statement<'_, Columns> {
+    let log = || Value::Integer(log.0);
+    let values = vec![
+        log(),
+        log(),
+        Value::texts(needs.entities.iter().map(|key| key.resource.as_str())),
+        Value::texts(needs.entities.iter().map(|key| key.id.as_str())),
+        log(),
+        log(),
+        Value::texts(needs.tallies.iter().map(Resource::as_str)),
+        log(),
+        Value::texts(needs.requests.iter().map(|request| request.method.as_str())),
+        Value::texts(needs.requests.iter().map(|request| request.path.as_str())),
+        Value::texts(needs.requests.iter().map(|request| request.key.as_str())),
+        log(),
+        Value::texts(needs.referrers.iter().map(|key| key.resource.as_str())),
+        Value::texts(needs.referrers.iter().map(|key| key.id.as_str())),
+        log(),
+        Value::Integer(rows_limit(MAX_CASCADE).saturating_add(1)),
+    ];
+    Statement::new(SQL, values)
+}
+
+/// Everything that was asked, with what is known of it so far.
+struct Asked {
+    head: Option<(Seq, Tally)>,
+    entities: Vec<(EntityKey, Option<Arc<Live>>)>,
+    tallies: Vec<(Resource, Tally)>,
+    requests: Vec<(RequestKey, Option<Remembered>)>,
+    referrers: Vec<(EntityKey, Vec<Link>)>,
+}
+
+impl Asked {
+    fn new(needs: &Needs) -> Asked {
+        Asked {
+            head: None,
+            entities: needs.entities.iter().map(|key| (key.clone(), None)).collect(),
+            tallies: needs.tallies.iter().map(|resource| (resource.clone(), Tally::default())).collect(),
+            requests: needs.requests.iter().map(|request| (request.clone(), None)).collect(),
+            referrers: needs.referrers.iter().map(|key| (key.clone(), Vec::new())).collect(),
+        }
+    }
+
+    fn answer(&mut self, row: Row) -> Result<(), StoreError> {
+        let (kind, nth, number, count, fingerprint, a, b, c, hash) = row;
+        let nth = usize::try_from(nth).unwrap_or(0).saturating_sub(1);
+        let tally = || tally((count.unwrap_or(0), fingerprint.unwrap_or(0)));
+        match (kind, number, a, b, c, hash) {
+            (0, None, ..) => self.head = Some((Seq::ZERO, Tally::default())),
+            (0, Some(seq), ..) => self.head = Some((seq_of(seq)?, tally())),
+            (1, Some(seq), Some(line), ..) => {
+                let live = Arc::new(Live::stored(seq_of(seq)?, Line::from_stored(&line)));
+                place(&mut self.entities, nth)?.1 = Some(live);
+            }
+            (2, ..) => place(&mut self.tallies, nth)?.1 = tally(),
+            (3, _, Some(answer), _, _, Some(hash)) => {
+                place(&mut self.requests, nth)?.1 = Some(columns::remembered(hash, &answer)?);
+            }
+            (4, _, Some(resource), Some(id), Some(member), _) => {
+                let from = entity_key(&resource, &id)?;
+                let (to, links) = place(&mut self.referrers, nth)?;
+                links.push(Link { to: to.clone(), from, member });
+            }
+            (kind, ..) => return Err(corrupt(OPERATION, format!("a row of kind {kind} without its columns"))),
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Loaded {
+        let referrers = self.referrers.into_iter().map(|(key, links)| {
+            let links = (links.len() <= MAX_CASCADE).then_some(links);
+            (key, links)
+        });
+        let facts = Facts {
+            entities: self.entities,
+            referrers: referrers.collect(),
+            tallies: self.tallies,
+            requests: self.requests,
+        };
+        Loaded { head: self.head, facts }
+    }
+}
+
+fn place<T>(list: &mut [T], nth: usize) -> Result<&mut T, StoreError> {
+    list.get_mut(nth).ok_or_else(|| corrupt(OPERATION, "a row that nobody asked for"))
+}

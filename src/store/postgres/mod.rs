@@ -1,0 +1,274 @@
+//! PostgreSQL, for many servers on one database: diesel on an asynchronous connection, without libpq.
+//!
+//! Every server may write every log: the row of the log in `scroll.logs` is locked until the commit, and
+//! that lock is the order of the log. See `transaction` for one write, `scan` for one read, `notices` for
+//! how servers hear of each other.
+
+mod access;
+mod audit;
+mod candidates;
+mod connection;
+mod error;
+mod lanes;
+mod load;
+mod migrator;
+mod notices;
+mod pool;
+mod readers;
+mod scan;
+mod schema;
+mod statement;
+mod transaction;
+mod write;
+mod writer;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex, watch};
+use tokio::task::AbortHandle;
+
+pub use self::connection::redacted;
+use self::connection::{Connector, Purpose};
+use self::lanes::Lanes;
+use self::notices::Notices;
+use self::pool::Pool;
+use self::readers::Readers;
+use self::scan::LineLength;
+use self::writer::Writer;
+use super::flights::ForgetTimer;
+use super::heads::Heads;
+use super::{
+    Chunk, ChunkSize, Extent, OpenError, OpenMode, OpenSettings, Position, Scan, Store, StoreError, StoredEntity,
+};
+use crate::access::{Key, KeyHash, Log, LogId, NewKey, Secret};
+use crate::change::time::Clock;
+use crate::change::{Change, EntityId, EntityKey, Fields, Line, LogName, Resource, Seq, Tally};
+use crate::entity::types::Catalog;
+use crate::entity::{Answer, Link, Submission};
+use crate::metrics::Metrics;
+
+/// Connections that write: four in a transaction at a time is the most that pays (MEASURED section 3.5).
+const WRITERS: usize = 4;
+
+/// A store in a PostgreSQL database.
+pub struct PostgresStore {
+    writer: Arc<Writer>,
+    reading: Arc<Pool>,
+    readers: Readers,
+    chores: Readers,
+    heads: Arc<Heads>,
+    length: Arc<LineLength>,
+    exchange: AbortHandle,
+}
+
+/// Opens the database, with its schema brought up to date. Its tasks run on the runtime of the caller.
+pub async fn open(
+    settings: &OpenSettings,
+    catalog: Arc<Catalog>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+) -> Result<PostgresStore, OpenError> {
+    let connector = Connector::new(&settings.url)?;
+    prepare(&connector, settings, &catalog).await?;
+    let runtime = Handle::current();
+    let reading = Pool::new("read", connector.clone(), settings.postgres.read_connections, &metrics);
+    let writing = Pool::new("write", connector.clone(), WRITERS, &metrics);
+    let heads = Arc::new(Heads::new(metrics.clone()));
+    let notices = Arc::new(Notices::new(heads.clone()));
+    let exchange = runtime.spawn(notices::run(notices.clone(), connector, metrics.clone())).abort_handle();
+    let writer = Arc::new(Writer {
+        runtime: runtime.clone(),
+        pool: writing.clone(),
+        lanes: Lanes::new(),
+        notices,
+        catalog,
+        forget: Mutex::new(ForgetTimer::new(clock.now())),
+        clock,
+        metrics,
+        max_batch: settings.max_batch,
+    });
+    Ok(PostgresStore {
+        writer,
+        readers: Readers::new(reading.clone(), runtime.clone()),
+        chores: Readers::new(writing, runtime),
+        reading,
+        heads,
+        length: Arc::new(LineLength::new()),
+        exchange,
+    })
+}
+
+/// The schema and the links, on a connection that may take its time.
+async fn prepare(connector: &Connector, settings: &OpenSettings, catalog: &Arc<Catalog>) -> Result<(), OpenError> {
+    let connected = connector.connect(Purpose::Migration).await;
+    let mut connection =
+        connected.map_err(|error| OpenError::Unusable { path: connector.place(), source: Box::new(error) })?;
+    connection::check(&mut connection, connector, settings.postgres.accepts_data_loss).await?;
+    migrator::migrate(&mut connection, settings.mode).await?;
+    match settings.mode {
+        OpenMode::Exclusive => migrator::refresh_links(&mut connection, catalog).await,
+        OpenMode::Beside => Ok(()),
+    }
+}
+
+/// Boxes the future of a read; each run has its own copy of what it was asked.
+macro_rules! work {
+    ($connection:ident, [$($copied:ident),*], $call:expr) => {
+        move |$connection| {
+            $(let $copied = $copied.clone();)*
+            Box::pin(async move { $call.await })
+        }
+    };
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn write(&self, log: LogId, submission: Submission) -> Result<Answer, StoreError> {
+        self.writer.write(log, submission).await
+    }
+
+    async fn head(&self, log: LogId) -> Result<watch::Receiver<Seq>, StoreError> {
+        // Only a watch that somebody waits on is kept up to date with what other servers write.
+        let is_fresh = self.heads.watched().contains(&log);
+        if let Some(receiver) = self.heads.get(log).filter(|receiver| is_fresh && *receiver.borrow() > Seq::ZERO) {
+            return Ok(receiver);
+        }
+        let found = self.readers.read("find a log", work!(c, [], access::name_and_head(c, log))).await?;
+        let (name, _) = found.ok_or(StoreError::NotFound { operation: "watch a log" })?;
+        let receiver = self.heads.watch(log, &name);
+        let head = self.readers.read("read a head", work!(c, [], access::head_of(c, log))).await?;
+        self.heads.moved(log, head);
+        Ok(receiver)
+    }
+
+    async fn position(&self, log: LogId) -> Result<Position, StoreError> {
+        let position = self.readers.read("read where a log stands", work!(c, [], access::position(c, log))).await?;
+        self.heads.moved(log, position.head);
+        Ok(position)
+    }
+
+    async fn extent(&self, log: LogId, scan: Scan, limit: u64) -> Result<Extent, StoreError> {
+        self.readers.read("measure a page", work!(c, [scan], scan::extent(c, log, &scan, limit))).await
+    }
+
+    async fn chunk(&self, log: LogId, scan: Scan, fields: Fields, size: ChunkSize) -> Result<Chunk, StoreError> {
+        let length = self.length.clone();
+        self.readers
+            .read("read changes", work!(c, [scan, length], scan::chunk(c, log, &scan, fields, size, &length)))
+            .await
+    }
+
+    async fn length(&self, log: LogId, scan: Scan, fields: Fields) -> Result<u64, StoreError> {
+        self.readers.read("add up a page", work!(c, [scan], scan::length(c, log, &scan, fields))).await
+    }
+
+    async fn tally_at(&self, log: LogId, at: Seq) -> Result<Tally, StoreError> {
+        self.readers.read("read a checkpoint", work!(c, [], scan::tally_at(c, log, at))).await
+    }
+
+    async fn has_resource(&self, log: LogId, resource: &Resource) -> Result<bool, StoreError> {
+        let resource = resource.clone();
+        self.readers.read("find a resource", work!(c, [resource], access::has_resource(c, log, &resource))).await
+    }
+
+    async fn resources(&self, log: LogId) -> Result<Vec<(Resource, Tally)>, StoreError> {
+        self.readers.read("list resources", work!(c, [], access::resources(c, log))).await
+    }
+
+    async fn entity(&self, log: LogId, key: &EntityKey) -> Result<Option<(Seq, Line)>, StoreError> {
+        let key = key.clone();
+        self.readers.read("read an entity", work!(c, [key], access::newest_line(c, log, &key))).await
+    }
+
+    async fn entities(
+        &self,
+        log: LogId,
+        resource: &Resource,
+        after: Option<EntityId>,
+        limit: usize,
+    ) -> Result<Vec<(EntityId, Line)>, StoreError> {
+        let resource = resource.clone();
+        self.readers
+            .read(
+                "list entities",
+                work!(c, [resource, after], audit::newest_lines(c, log, &resource, after.as_ref(), limit)),
+            )
+            .await
+    }
+
+    async fn create_log(&self, name: &LogName) -> Result<Log, StoreError> {
+        let (name, now) = (name.clone(), self.writer.clock.now());
+        self.chores.change("create a log", work!(c, [name], access::create_log(c, &name, now))).await
+    }
+
+    async fn logs(&self) -> Result<Vec<Log>, StoreError> {
+        self.readers.read("list logs", work!(c, [], access::list_logs(c))).await
+    }
+
+    async fn log(&self, name: &LogName) -> Result<Option<Log>, StoreError> {
+        let name = name.clone();
+        self.readers.read("find a log", work!(c, [name], access::find_log(c, &name))).await
+    }
+
+    async fn create_key(&self, key: NewKey) -> Result<(Key, Secret), StoreError> {
+        let now = self.writer.clock.now();
+        self.chores.change("create a key", work!(c, [key], access::create_key(c, &key, now))).await
+    }
+
+    async fn keys(&self, within: Option<LogId>) -> Result<Vec<Key>, StoreError> {
+        self.readers.read("list keys", work!(c, [], access::list_keys(c, within))).await
+    }
+
+    async fn revoke_key(&self, id: &str, within: Option<LogId>) -> Result<bool, StoreError> {
+        let (id, now) = (id.to_owned(), self.writer.clock.now());
+        self.chores.change("revoke a key", work!(c, [id], access::revoke_key(c, &id, within, now))).await
+    }
+
+    async fn key(&self, hash: KeyHash) -> Result<Option<Key>, StoreError> {
+        self.readers.read("find a key", work!(c, [hash], access::find_key(c, &hash))).await
+    }
+
+    async fn audit_changes(&self, log: LogId, after: Seq, limit: usize) -> Result<Vec<Change>, StoreError> {
+        self.readers.read("audit changes", work!(c, [], audit::changes(c, log, after, limit))).await
+    }
+
+    async fn audit_entities(
+        &self,
+        log: LogId,
+        after: Option<EntityKey>,
+        limit: usize,
+    ) -> Result<Vec<StoredEntity>, StoreError> {
+        self.readers.read("audit entities", work!(c, [after], audit::entities(c, log, after.as_ref(), limit))).await
+    }
+
+    async fn audit_links(&self, log: LogId, after: Option<Link>, limit: usize) -> Result<Vec<Link>, StoreError> {
+        self.readers.read("audit links", work!(c, [after], audit::links(c, log, after.as_ref(), limit))).await
+    }
+
+    async fn audit_storage(&self) -> Result<Vec<String>, StoreError> {
+        self.readers.read("audit the tables", work!(c, [], audit::storage(c))).await
+    }
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.readers.read("answer", work!(c, [], access::answer(c))).await?;
+        self.chores.read("answer", work!(c, [], access::answer_writable(c))).await
+    }
+
+    async fn close(&self, deadline: Duration) {
+        if !self.writer.lanes.close(deadline).await {
+            tracing::error!("not all writes ended in time; what was answered is safe");
+        }
+        self.reading.close();
+        self.writer.pool.close();
+        self.exchange.abort();
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.exchange.abort();
+    }
+}
