@@ -12,7 +12,7 @@ use clap::Args;
 
 use crate::Outcome;
 use crate::data::{Invoice, Random};
-use crate::server::{Server, scroll};
+use crate::server::{Place, Server, scroll};
 
 /// Bytes of one object: with its envelope a line of about 470 bytes.
 const DATA_BYTES: usize = 376;
@@ -42,15 +42,17 @@ impl Shape {
         }
         eprintln!("building {}", path.display());
         Server::make_database(&path).await?;
-        self.import(&path)?;
+        self.import(path.as_path())?;
         std::fs::write(finished, "")?;
         Ok(path)
     }
 
-    fn import(self, database: &Path) -> Outcome<()> {
-        let mut command = scroll(database);
+    /// Writes the changes into an empty log.
+    pub fn import(self, place: impl Into<Place>) -> Outcome<()> {
+        let place = place.into();
+        let mut command = scroll(place.clone());
         command.args(["import", "-"]).stdin(Stdio::piped()).stdout(Stdio::null());
-        let said = database.with_extension("err");
+        let said = place.path.with_extension("err");
         command.stderr(File::create(&said)?);
         let mut child = command.spawn()?;
         let written = self.write_changes(child.stdin.take().ok_or("no stdin")?);

@@ -29,12 +29,14 @@ mod http;
 mod import;
 mod machine;
 mod memory;
+mod postgres;
 mod ram;
 mod reads;
 mod server;
 mod stalled;
 mod stats;
 mod table;
+mod writers;
 mod writes;
 
 use clap::{Parser, Subcommand};
@@ -62,6 +64,12 @@ enum Figure {
     Stalled(stalled::Options),
     /// A compact bootstrap against a full read.
     Compact(compact::Options),
+    /// PostgreSQL: writes over HTTP, grouped, one by one, with refusals, by two servers, and the naive way.
+    PostgresWrites(postgres::writes::Options),
+    /// PostgreSQL: writes while somebody holds a snapshot open, as a dump does.
+    PostgresSnapshot(postgres::snapshot::Options),
+    /// PostgreSQL: one long page against `COPY … TO STDOUT`.
+    PostgresReads(postgres::reads::Options),
 }
 
 fn main() {
@@ -86,5 +94,8 @@ async fn measure(figure: Figure) -> Outcome<()> {
         Figure::Reads(options) => reads::measure(&options).await,
         Figure::Stalled(options) => stalled::measure(&options).await,
         Figure::Compact(options) => compact::measure(&options).await,
+        Figure::PostgresWrites(options) => postgres::writes::measure(&options).await,
+        Figure::PostgresSnapshot(options) => postgres::snapshot::measure(&options).await,
+        Figure::PostgresReads(options) => postgres::reads::measure(&options).await,
     }
 }

@@ -13,23 +13,38 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Time between two looks while waiting.
 const PERIOD: Duration = Duration::from_millis(20);
 
+/// A database of either engine.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// What `--database-url` takes.
+    pub url: String,
+    /// The file of SQLite; of PostgreSQL a path of that name. What a server says goes beside it.
+    pub path: PathBuf,
+}
+
+impl From<&Path> for Place {
+    fn from(path: &Path) -> Place {
+        Place { url: format!("sqlite:{}", path.display()), path: path.to_owned() }
+    }
+}
+
 /// A running `scroll serve`. It is killed when this value goes.
 pub struct Server {
     child: Child,
     /// Where it listens.
     pub address: SocketAddr,
-    /// Its database file.
-    pub database: PathBuf,
+    /// Its database.
+    pub place: Place,
 }
 
 /// `scroll` with nothing of the caller's own settings.
-pub fn scroll(database: &Path) -> Command {
+pub fn scroll(place: impl Into<Place>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_scroll"));
     let settings = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SCROLL_"));
     for (name, _) in settings {
         command.env_remove(name);
     }
-    command.env("SCROLL_DATABASE_URL", format!("sqlite:{}", database.display())).stdin(Stdio::null());
+    command.env("SCROLL_DATABASE_URL", place.into().url).stdin(Stdio::null());
     command
 }
 
@@ -44,17 +59,19 @@ pub fn run(command: &mut Command) -> Outcome<String> {
 
 impl Server {
     /// Starts a server and waits until it is ready. What it says goes to files beside its database.
-    pub async fn start(database: &Path, arguments: &[&str]) -> Outcome<Server> {
-        let address = free_address()?;
-        let mut command = scroll(database);
+    pub async fn start(place: impl Into<Place>, arguments: &[&str]) -> Outcome<Server> {
+        let (place, address) = (place.into(), free_address()?);
+        let beside = |ending: &str| place.path.with_extension(format!("{}.{ending}", address.port()));
+        let mut command = scroll(place.clone());
         command.args(["serve", "--listen", &address.to_string()]).args(arguments);
-        command.stdout(File::create(database.with_extension("out"))?);
-        command.stderr(File::create(database.with_extension("err"))?);
-        let mut server = Server { child: command.spawn()?, address, database: database.to_owned() };
+        command.stdout(File::create(beside("out"))?);
+        let said = beside("err");
+        command.stderr(File::create(&said)?);
+        let mut server = Server { child: command.spawn()?, address, place };
         let begin = Instant::now();
         while http::fetch(address, "GET /readyz", "none").await.is_err() {
             if let Some(status) = server.child.try_wait()? {
-                return Err(format!("the server ended: {status}; see {:?}", database.with_extension("err")).into());
+                return Err(format!("the server ended: {status}: {}", std::fs::read_to_string(said)?).into());
             }
             if begin.elapsed() > PATIENCE {
                 return Err("the server is not ready".into());
@@ -77,12 +94,12 @@ impl Server {
     /// Makes a key that may do everything in a log.
     pub fn key(&self, log: &str) -> Outcome<String> {
         let scopes = ["--scope", "read", "--scope", "write", "--scope", "admin"];
-        run(scroll(&self.database).args(["keys", "create", "--log", log]).args(scopes))
+        run(scroll(self.place.clone()).args(["keys", "create", "--log", log]).args(scopes))
     }
 
     /// The write-ahead log beside the database.
     pub fn wal(&self) -> PathBuf {
-        let mut name = self.database.clone().into_os_string();
+        let mut name = self.place.path.clone().into_os_string();
         name.push("-wal");
         name.into()
     }

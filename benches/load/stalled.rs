@@ -62,7 +62,7 @@ pub async fn measure(options: &Options) -> Outcome<()> {
     let (mut figures, mut flushes) = (Figures::default(), Rounds::default());
     for round in 1..=options.common.rounds {
         flushes.push(machine::flush_rate(folder.scratch())?);
-        let server = Server::start(&database, &[]).await?;
+        let server = Server::start(database.as_path(), &[]).await?;
         run_round(options, &server, &mut figures).await?;
         server.stop().await?;
         eprintln!("round {round}: {} MiB above idle", figures.above_mib.shown(1));
@@ -168,7 +168,7 @@ async fn read(address: SocketAddr, key: Arc<str>, target: Arc<str>, reads_on: bo
 async fn write_beside(server: &Server) -> Outcome<()> {
     let logs = http::fetch(server.address, "GET /v1/admin/logs", &server.key("*")?).await?.1;
     if !String::from_utf8_lossy(&logs).contains(&format!("\"{SCRATCH_LOG}\"")) {
-        run(scroll(&server.database).args(["logs", "create", SCRATCH_LOG]))?;
+        run(scroll(server.place.clone()).args(["logs", "create", SCRATCH_LOG]))?;
     }
     let key = server.key(SCRATCH_LOG)?;
     let mut connection = Connection::open(server.address).await?;

@@ -58,6 +58,11 @@ impl Latencies {
         Latencies(times)
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// Milliseconds that a share of the requests, 0 to 1, did not exceed.
     pub fn percentile(&self, share: f64) -> f64 {
         let last = self.0.len().saturating_sub(1);

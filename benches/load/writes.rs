@@ -3,31 +3,20 @@
 //!
 //! Every answer is checked: 200 or 201, and a `Scroll-Seq` that no other answer had.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use clap::Args;
 
 use crate::Outcome;
-use crate::data::{Invoice, Random};
 use crate::folder::Common;
-use crate::http::{self, Connection};
 use crate::machine;
 use crate::server::Server;
-use crate::stats::{Latencies, Rounds, Thousands};
+use crate::stats::{Rounds, Thousands};
 use crate::table::Table;
-
-/// How many entities are written to, so that nearly every write is an update.
-const ENTITIES: u64 = 10_000;
-/// Size of one object.
-const DATA_BYTES: usize = 300;
-/// Operations of one batch while the entities are made.
-const BATCH: u64 = 2_500;
-/// How long after its end a run may still wait for answers.
-const GRACE: Duration = Duration::from_secs(60);
+use crate::writers::{DATA_BYTES, ENTITIES, Load, Logs};
 
 /// Options of this figure.
 #[derive(Args)]
@@ -46,9 +35,7 @@ pub struct Options {
 struct Side {
     name: &'static str,
     server: Server,
-    key: Arc<str>,
-    /// The newest seq that was acknowledged before the run.
-    head: u64,
+    logs: Logs,
 }
 
 /// What was measured of one side with one number of connections.
@@ -76,7 +63,9 @@ pub async fn measure(options: &Options) -> Outcome<()> {
                 let rate = machine::flush_rate(folder.scratch())?;
                 flushes.push(rate);
                 cell.flushes.push(rate);
-                side.run(*connections, Duration::from_secs_f64(options.seconds), &version, cell).await?;
+                let length = Duration::from_secs_f64(options.seconds);
+                let load = Load { connections: *connections, length, refused_percent: 0 };
+                side.run(load, &version, cell).await?;
                 eprintln!("round {round}, {connections} connections, {}: {}", side.name, cell.rate.shown(0));
             }
         }
@@ -115,109 +104,17 @@ fn print(options: &Options, cells: &[[Cell; 2]], machine: &str) {
 impl Side {
     async fn start(folder: &Path, name: &'static str, arguments: &[&str]) -> Outcome<Side> {
         let database = folder.join(format!("{}.db", name.replace(' ', "-")));
-        let server = Server::start(&database, arguments).await?;
-        let key: Arc<str> = server.key("default")?.into();
-        let mut side = Side { name, server, key, head: 0 };
-        for first in (0..ENTITIES).step_by(BATCH as usize) {
-            side.head = make_entities(side.server.address, &side.key, first).await?;
-        }
-        Ok(side)
+        let server = Server::start(database.as_path(), arguments).await?;
+        let key = server.key("default")?;
+        let logs = Logs::fill(server.address, &key, vec!["default".to_owned()]).await?;
+        Ok(Side { name, server, logs })
     }
 
-    async fn run(
-        &mut self,
-        connections: usize,
-        length: Duration,
-        version: &Arc<AtomicU64>,
-        cell: &mut Cell,
-    ) -> Outcome<()> {
-        let begin = Instant::now();
-        let writers = (0..connections).map(|index| {
-            let seed = (connections * 1_000 + index) as u64;
-            let writer = Writer { key: self.key.clone(), version: version.clone(), random: Random(seed) };
-            tokio::spawn(tokio::time::timeout(length + GRACE, writer.run(self.server.address, begin + length)))
-        });
-        let mut acknowledged = Vec::new();
-        for writer in writers.collect::<Vec<_>>() {
-            acknowledged.extend(writer.await???);
-        }
-        let took = begin.elapsed().as_secs_f64();
-        cell.rate.push(acknowledged.len() as f64 / took);
-        self.head = check_distinct(&acknowledged, self.head)?;
-        let latencies = Latencies::new(acknowledged.into_iter().map(|write| write.took).collect());
-        cell.p50.push(latencies.percentile(0.5));
-        cell.p99.push(latencies.percentile(0.99));
+    async fn run(&mut self, load: Load, version: &Arc<AtomicU64>, cell: &mut Cell) -> Outcome<()> {
+        let measured = self.logs.write(&[self.server.address], load, version).await?;
+        cell.rate.push(measured.rate);
+        cell.p50.push(measured.latencies.percentile(0.5));
+        cell.p99.push(measured.latencies.percentile(0.99));
         Ok(())
     }
-}
-
-/// One acknowledged write.
-struct Acknowledged {
-    seq: u64,
-    took: Duration,
-}
-
-/// One connection that writes as fast as it is answered.
-struct Writer {
-    key: Arc<str>,
-    version: Arc<AtomicU64>,
-    random: Random,
-}
-
-impl Writer {
-    async fn run(mut self, address: SocketAddr, end: Instant) -> Outcome<Vec<Acknowledged>> {
-        let mut connection = Connection::open(address).await?;
-        let mut acknowledged = Vec::new();
-        let mut request = Vec::new();
-        while Instant::now() < end {
-            self.write_put(&mut request);
-            let begin = Instant::now();
-            let head = connection.send(&request).await?;
-            let body = connection.whole().await?;
-            let took = begin.elapsed();
-            let seq = head.header("scroll-seq").and_then(|seq| seq.parse().ok());
-            match (head.status, seq) {
-                (200 | 201, Some(seq)) => acknowledged.push(Acknowledged { seq, took }),
-                (status, _) => return Err(format!("a write was answered {status}: {body:?}").into()),
-            }
-        }
-        Ok(acknowledged)
-    }
-
-    fn write_put(&mut self, request: &mut Vec<u8>) {
-        let number = self.random.next() % ENTITIES;
-        let mut data = String::with_capacity(DATA_BYTES);
-        Invoice { number, version: self.version.fetch_add(1, Ordering::Relaxed) }.write_data(&mut data, DATA_BYTES);
-        request.clear();
-        let target = format!("PUT /v1/entities/invoice/inv-{number}");
-        http::write_request(request, &target, &self.key, "Content-Type: application/json\r\n", data.as_bytes());
-    }
-}
-
-/// Makes the entities from `first` on in one batch; the last seq.
-async fn make_entities(address: SocketAddr, key: &str, first: u64) -> Outcome<u64> {
-    let mut operations = String::new();
-    (first..first + BATCH)
-        .for_each(|number| Invoice { number, version: 0 }.write_operation(&mut operations, DATA_BYTES));
-    let mut request = Vec::new();
-    let kind = "Content-Type: application/x-ndjson\r\n";
-    http::write_request(&mut request, "POST /v1/batch", key, kind, operations.as_bytes());
-    let mut connection = Connection::open(address).await?;
-    let head = connection.send(&request).await?;
-    let body = connection.whole().await?;
-    match (head.status, head.header("scroll-seq")) {
-        (200, Some(seq)) => Ok(seq.parse()?),
-        (status, _) => Err(format!("a batch was answered {status}: {}", String::from_utf8_lossy(&body)).into()),
-    }
-}
-
-/// Every acknowledged write has a number of its own, all of them new, without a hole: nobody else writes.
-fn check_distinct(acknowledged: &[Acknowledged], head: u64) -> Outcome<u64> {
-    let mut seqs: Vec<u64> = acknowledged.iter().map(|write| write.seq).collect();
-    seqs.sort_unstable();
-    let expected = head + 1..=head + seqs.len() as u64;
-    if !seqs.iter().copied().eq(expected) {
-        return Err(format!("{} writes after {head} were not acknowledged with {0} new numbers", seqs.len()).into());
-    }
-    Ok(head + seqs.len() as u64)
 }
