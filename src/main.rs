@@ -7,6 +7,10 @@ use clap::Parser as _;
 use scroll::cli::{Cli, CliError};
 use scroll::telemetry;
 
+/// Small objects are made and freed on different threads all the time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let ended = match Cli::parse().configure() {
         Ok((logging, job)) => {

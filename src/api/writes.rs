@@ -1,8 +1,8 @@
 //! The way of a write: access and headers first, then the body, then the writer.
 //!
 //! Whatever goes wrong after the body was read is an answer that an Idempotency-Key remembers, so with a
-//! key even a refusal passes through the writer. The write runs in a task of its own: a client that goes
-//! away can neither cancel it half-way nor free its key too early.
+//! key even a refusal passes through the writer. A client that goes away can neither cancel a write half-way
+//! nor free its key too early.
 
 use std::sync::Arc;
 
@@ -88,11 +88,13 @@ impl Intake {
     }
 }
 
+/// The store goes on with a write whose client has gone, so only one that holds a turn needs a task of its
+/// own: the turn must not end before the write does.
 async fn carry_out(app: Arc<App>, log: LogId, submission: Submission) -> Result<Answer, Problem> {
-    let turn = match &submission.idempotency {
-        Some(request) => Some(app.running.begin(log, request)?),
-        None => None,
+    let Some(request) = &submission.idempotency else {
+        return Ok(app.store.write(log, submission).await?);
     };
+    let turn = app.running.begin(log, request)?;
     let (reply, answered) = oneshot::channel::<Result<Answer, StoreError>>();
     let store = app.store.clone();
     app.tasks.spawn("write", async move {

@@ -86,7 +86,8 @@ fn put(
     check_content(state, declared, &command.key, data)?;
     match current {
         None => Ok(written(command, Verb::created(), data.clone(), true)),
-        Some(live) => Ok(replaced(command, Verb::updated(), live.data(), data.clone())),
+        Some(live) if live.holds(data) => Ok(unchanged()),
+        Some(_) => Ok(written(command, Verb::updated(), data.clone(), false)),
     }
 }
 
@@ -245,9 +246,14 @@ fn written(command: &Command, verb: Verb, data: Arc<Json>, is_created: bool) -> 
 
 fn replaced(command: &Command, verb: Verb, before: &Arc<Json>, after: Arc<Json>) -> Decision {
     if *before == after {
-        return Decision { effects: Vec::new(), is_created: false };
+        return unchanged();
     }
     written(command, verb, after, false)
+}
+
+/// The state is the wanted one already: nothing is written.
+fn unchanged() -> Decision {
+    Decision { effects: Vec::new(), is_created: false }
 }
 
 fn removed(

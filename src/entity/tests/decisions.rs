@@ -166,3 +166,18 @@ fn an_action_that_deletes_keeps_what_it_declares() {
         ("switched", After::Live(json(r#"{"x":1.0,"status":"off"}"#)))
     );
 }
+
+#[test]
+fn a_state_whose_members_stand_in_another_order_is_held_already() {
+    for (known, new, is_held) in [
+        (r#"{"a":1,"b":{"c":"x","d":"y"}}"#, r#"{"b": {"d":"y","c":"\u0078"}, "a":1}"#, true),
+        (r#"{"a":1}"#, r#"{"a":1}"#, true),
+        (r#"{"a":12,"b":34}"#, r#"{"a":34,"b":12}"#, false),
+        (r#"{"a":"12"}"#, r#"{"a":"21"}"#, false),
+        (r#"{"a":1}"#, r#"{"a":1.0}"#, false),
+        (r#"{"a":[1,2]}"#, r#"{"a":[2,1]}"#, false),
+    ] {
+        let line = Line::render(seq(1), &key("note", "n"), &Verb::created(), false, Some(known));
+        assert_eq!(Live::stored(seq(1), line).holds(&json(new)), is_held, "{known} {new}");
+    }
+}
