@@ -17,12 +17,15 @@ mod access;
 mod bootstrap;
 mod corpus;
 mod crash;
+mod failover;
+
 mod history;
 mod openapi;
 mod operation;
 mod pages;
 mod parameters;
 mod readers;
+mod standby;
 mod support;
 mod wire;
 mod writes;

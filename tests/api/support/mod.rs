@@ -3,6 +3,8 @@
 pub mod answer;
 pub mod bed;
 pub mod client;
+#[path = "../../support/cluster.rs"]
+pub mod cluster;
 pub mod contract;
 pub mod data;
 #[path = "../../support/database.rs"]
