@@ -45,6 +45,12 @@ pub struct Metrics {
     pub database_retries: IntCounterVec,
     /// How often the connection that tells heads between servers was opened again.
     pub listen_reconnects: IntCounter,
+    /// 1 while reads go to a standby.
+    pub standby_usable: IntGauge,
+    /// Reads that the primary answered although there is a URL for reads.
+    pub standby_fallbacks: IntCounter,
+    /// Logs that got a new epoch because the database went back, or may have.
+    pub epochs_changed: IntCounter,
 }
 
 impl std::fmt::Debug for Metrics {
@@ -103,6 +109,15 @@ impl Metrics {
                 "scroll_listen_reconnects_total",
                 "Reconnects of the connection that tells heads between servers",
             )?,
+            standby_usable: IntGauge::new("scroll_standby_usable", "1 while reads go to a standby")?,
+            standby_fallbacks: IntCounter::new(
+                "scroll_standby_fallbacks_total",
+                "Reads that the primary answered although there is a URL for reads",
+            )?,
+            epochs_changed: IntCounter::new(
+                "scroll_epochs_changed_total",
+                "Logs that got a new epoch because the database went back, or may have",
+            )?,
             registry,
         };
         metrics.register()?;
@@ -126,7 +141,10 @@ impl Metrics {
         registry.register(Box::new(self.database_waiting.clone()))?;
         registry.register(Box::new(self.database_waits.clone()))?;
         registry.register(Box::new(self.database_retries.clone()))?;
-        registry.register(Box::new(self.listen_reconnects.clone()))
+        registry.register(Box::new(self.listen_reconnects.clone()))?;
+        registry.register(Box::new(self.standby_usable.clone()))?;
+        registry.register(Box::new(self.standby_fallbacks.clone()))?;
+        registry.register(Box::new(self.epochs_changed.clone()))
     }
 
     /// The text that a scraper reads.

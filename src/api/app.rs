@@ -61,7 +61,7 @@ pub struct App {
     pub keyring: Keyring,
     /// Requests with an Idempotency-Key that are being carried out.
     pub running: Running,
-    epochs: Mutex<HashMap<LogId, Epoch>>,
+    epochs: Mutex<HashMap<LogId, (u64, Epoch)>>,
     is_draining: AtomicBool,
 }
 
@@ -90,14 +90,16 @@ impl App {
         }
     }
 
-    /// The epoch of a log. It is asked for once: a log gets another one only while no server runs on it.
+    /// The epoch of a log. It is asked for once, and again whenever the store says that it may be another.
     pub async fn epoch(&self, log: LogId) -> Result<Epoch, Problem> {
+        // Read before the epoch is: one that changes meanwhile is asked for again.
+        let histories = self.store.histories();
         let known = self.epochs.lock().unwrap_or_else(PoisonError::into_inner).get(&log).cloned();
-        if let Some(epoch) = known {
+        if let Some((_, epoch)) = known.filter(|(seen, _)| *seen == histories) {
             return Ok(epoch);
         }
-        let epoch = self.store.position(log).await?.epoch;
-        self.epochs.lock().unwrap_or_else(PoisonError::into_inner).insert(log, epoch.clone());
+        let epoch = self.store.source_position(log).await?.epoch;
+        self.epochs.lock().unwrap_or_else(PoisonError::into_inner).insert(log, (histories, epoch.clone()));
         Ok(epoch)
     }
 

@@ -12,7 +12,7 @@ use crate::change::time::{Clock, SystemClock};
 use crate::config::{DEFAULT_DATABASE_URL, Database, DatabaseUrl, SettingFaults, Types, parse_number, parse_switch};
 use crate::entity::types::Catalog;
 use crate::metrics::Metrics;
-use crate::store::{self, OpenMode, OpenSettings, PostgresSettings, Store};
+use crate::store::{self, OpenMode, OpenSettings, Pooler, PostgresSettings, Store};
 
 /// Submissions in one commit, when nobody says otherwise.
 pub const DEFAULT_MAX_BATCH: usize = 256;
@@ -38,6 +38,9 @@ pub struct DatabaseArgs {
         value_name = "BOOL"
     )]
     pub accept_data_loss: String,
+    /// PostgreSQL: what stands between: none, or transaction for a pooler in transaction mode
+    #[arg(long, env = "SCROLL_DATABASE_POOLER", default_value = "none", value_name = "MODE")]
+    pub database_pooler: String,
 }
 
 /// Most connections that may be asked for; a database with more is slower, not faster.
@@ -51,12 +54,23 @@ impl DatabaseArgs {
         let connections = parse_number(&self.database_connections, 1..=MAX_CONNECTIONS, "connections");
         let connections = faults.keep_as("--database-connections", connections);
         let accepts_data_loss = faults.keep_as("--accept-data-loss", parse_switch(&self.accept_data_loss));
-        match (url, connections, accepts_data_loss) {
-            (Some(url), Some(read_connections), Some(accepts_data_loss)) => {
-                Ok(Database { url, postgres: PostgresSettings { read_connections, accepts_data_loss } })
+        let pooler = faults.keep_as("--database-pooler", parse_pooler(&self.database_pooler));
+        match (url, connections, accepts_data_loss, pooler) {
+            (Some(url), Some(read_connections), Some(accepts_data_loss), Some(pooler)) => {
+                let defaults = PostgresSettings::default();
+                let postgres = PostgresSettings { read_connections, accepts_data_loss, pooler, ..defaults };
+                Ok(Database { url, postgres })
             }
             _ => Err(faults),
         }
+    }
+}
+
+fn parse_pooler(text: &str) -> Result<Pooler, String> {
+    match text {
+        "none" | "" => Ok(Pooler::None),
+        "transaction" => Ok(Pooler::Transaction),
+        _ => Err(format!("{text:?} is neither none nor transaction")),
     }
 }
 
@@ -107,7 +121,8 @@ pub struct Opened {
 pub async fn open(database: &Database, catalog: Catalog, max_batch: usize, mode: OpenMode) -> Result<Opened, CliError> {
     let metrics = Arc::new(Metrics::new().map_err(CliError::Metrics)?);
     let (catalog, clock): (_, Arc<dyn Clock>) = (Arc::new(catalog), Arc::new(SystemClock));
-    let settings = OpenSettings { url: database.url.as_str().to_owned(), max_batch, mode, postgres: database.postgres };
+    let settings =
+        OpenSettings { url: database.url.as_str().to_owned(), max_batch, mode, postgres: database.postgres.clone() };
     let store = store::open(settings, catalog.clone(), clock.clone(), metrics.clone()).await.map_err(CliError::Open)?;
     Ok(Opened { store, catalog, clock, metrics })
 }

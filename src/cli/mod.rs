@@ -9,6 +9,7 @@ mod error;
 mod import;
 mod keys;
 mod logs;
+mod machines;
 mod serve;
 mod terminal;
 mod types;

@@ -10,6 +10,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::database::{self, DatabaseArgs, Opened, TypesArgs, log_name};
+use super::machines::MachineArgs;
 use super::welcome::{self, Welcome};
 use super::{CliError, terminal};
 use crate::access::{NewKey, Scope, Secret};
@@ -17,6 +18,7 @@ use crate::api;
 use crate::change::LogName;
 use crate::config::{Database, SettingFaults, Types, parse_address, parse_number, parse_origin};
 use crate::server::{Server, ServerSettings};
+use crate::store::postgres::redacted;
 use crate::store::{OpenMode, Store, StoreError};
 
 /// The log that the first start makes.
@@ -39,6 +41,8 @@ const STOP_DEADLINE: Duration = Duration::from_millis(9_500);
 pub struct ServeArgs {
     #[command(flatten)]
     database: DatabaseArgs,
+    #[command(flatten)]
+    machines: MachineArgs,
     #[command(flatten)]
     types: TypesArgs,
     /// Where to serve: IP address and port (port 0: any free one)
@@ -83,6 +87,7 @@ impl ServeArgs {
     pub fn configure(self) -> Result<Serve, SettingFaults> {
         let mut faults = SettingFaults::default();
         let database = faults.keep(self.database.configure());
+        let database = database.and_then(|database| faults.keep(self.machines.configure(database)));
         let types = faults.keep(self.types.configure());
         let listen = faults.keep_as("--listen", parse_address(&self.listen));
         let metrics_listen = faults.keep(self.metrics_address());
@@ -193,6 +198,8 @@ impl Serve {
             version = env!("CARGO_PKG_VERSION"),
             database_url = %self.database.url,
             database_connections = self.database.postgres.read_connections,
+            read_url = self.database.postgres.read_url.as_deref().map(redacted),
+            database_pooler = ?self.database.postgres.pooler,
             listen = %self.listen,
             metrics_listen = self.metrics_listen.map(tracing::field::display),
             cors_origins = self.cors_origins.join(","),

@@ -6,6 +6,7 @@
 
 pub mod audit;
 mod error;
+mod lagging;
 pub mod lines;
 pub mod page;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::FeedError;
+use super::{FeedError, lagging};
 use crate::access::LogId;
 use crate::change::{Fields, Resource, Selection, Seq, Tally};
 use crate::entity::types::Catalog;
@@ -96,10 +96,19 @@ pub async fn open(store: &dyn Store, catalog: &Catalog, log: LogId, request: &Pa
     for resource in &request.named {
         require_known(store, catalog, log, resource).await?;
     }
-    let position = position_at(store, log, request.epoch.as_deref(), request.min_head).await?;
-    let since = check_cursor(&position, request)?;
+    let (position, since) = match admit(store, log, request).await {
+        Err(refusal) if store.may_lag() => lagging::admit(store, log, request, refusal).await?,
+        admitted => admitted?,
+    };
     let upper = request.until.unwrap_or(position.head);
     measure(store, log, request, position, since, upper).await
+}
+
+/// Where the log stands and where the reader begins, when it may have what it asks for.
+async fn admit(store: &dyn Store, log: LogId, request: &PageRequest) -> Result<(Position, Seq), FeedError> {
+    let position = position_at(store, log, request.epoch.as_deref(), request.min_head).await?;
+    let since = check_cursor(&position, request)?;
+    Ok((position, since))
 }
 
 /// A resource that is declared, or that the log ever had a line of.
@@ -125,16 +134,25 @@ pub async fn position_at(
     // Subscribed before the head is read, so that no commit falls between.
     let mut head = store.head(log).await?;
     let position = store.position(log).await?;
-    if let Some(expected) = epoch
-        && *expected != *position.epoch.0
-    {
-        return Err(FeedError::EpochChanged { expected: expected.to_owned(), epoch: position.epoch });
-    }
+    check_epoch(&position, epoch)?;
     let Some(min_head) = min_head.filter(|min_head| position.head < *min_head) else {
         return Ok(position);
     };
     head_reaching(&mut head, min_head).await?;
-    Ok(store.position(log).await?)
+    // The epoch may have changed while this waited, and the head gone back with it.
+    let position = store.position(log).await?;
+    check_epoch(&position, epoch)?;
+    if position.head < min_head { Err(FeedError::Behind { min_head }) } else { Ok(position) }
+}
+
+/// The client holds the history that is here.
+pub fn check_epoch(position: &Position, epoch: Option<&str>) -> Result<(), FeedError> {
+    match epoch {
+        Some(expected) if *expected != *position.epoch.0 => {
+            Err(FeedError::EpochChanged { expected: expected.to_owned(), epoch: position.epoch.clone() })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The head of a log once it is at least `min_head`.
@@ -148,7 +166,8 @@ pub async fn head_reaching(head: &mut watch::Receiver<Seq>, min_head: Seq) -> Re
     }
 }
 
-fn check_cursor(position: &Position, request: &PageRequest) -> Result<Seq, FeedError> {
+/// The cursor lies in what is here, and nothing that its reader must hear of is gone.
+pub fn check_cursor(position: &Position, request: &PageRequest) -> Result<Seq, FeedError> {
     let since = match request.since {
         Since::Now => position.head,
         Since::After(since) => since,

@@ -9,7 +9,8 @@ use crate::access::LogId;
 use crate::change::Seq;
 use crate::metrics::Metrics;
 
-/// One watch for each log that anybody asked for. A head only ever moves forward.
+/// One watch for each log that anybody asked for. A head moves forward, except when the database itself went
+/// back ([`Heads::set_back`]).
 pub struct Heads {
     watches: Mutex<BTreeMap<LogId, Watched>>,
     metrics: Arc<Metrics>,
@@ -62,6 +63,34 @@ impl Heads {
         };
         if watched.sender.send_if_modified(is_newer) {
             self.metrics.head.with_label_values(&[watched.name.as_str()]).set(head.get());
+        }
+    }
+    /// The newest head of a log that anybody was shown, as far as it is remembered.
+    pub fn known(&self, log: LogId) -> Seq {
+        let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        watches.get(&log).map_or(Seq::ZERO, |watched| *watched.sender.borrow())
+    }
+
+    /// Every head that is remembered.
+    pub fn all(&self) -> Vec<(LogId, Seq)> {
+        let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        watches.iter().map(|(log, watched)| (*log, *watched.sender.borrow())).collect()
+    }
+
+    /// The database has lost what made this head; whoever waits is woken. Nothing happens when the head has
+    /// moved on meanwhile.
+    pub fn set_back(&self, log: LogId, from: Seq, to: Seq) {
+        let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(watched) = watches.get(&log) else {
+            return;
+        };
+        let is_unmoved = |known: &mut Seq| {
+            let is_unmoved = *known == from;
+            *known = if is_unmoved { to } else { *known };
+            is_unmoved
+        };
+        if watched.sender.send_if_modified(is_unmoved) {
+            self.metrics.head.with_label_values(&[watched.name.as_str()]).set(to.get());
         }
     }
 }

@@ -23,7 +23,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 pub use error::StoreError;
-pub use open::{OpenError, OpenMode, OpenSettings, PostgresSettings, is_postgres, open, sqlite_path};
+pub use open::{OpenError, OpenMode, OpenSettings, Pooler, PostgresSettings, is_postgres, open, sqlite_path};
 
 use crate::access::{Key, KeyHash, Log, LogId, NewKey, Secret};
 use crate::change::{Change, EntityId, EntityKey, Epoch, Fields, Line, LogName, Resource, Selection, Seq, Tally};
@@ -40,6 +40,21 @@ pub trait Store: Send + Sync + 'static {
 
     /// Where a log stands.
     async fn position(&self, log: LogId) -> Result<Position, StoreError>;
+
+    /// Where a log stands at its source: as [`Store::position`], unless reads come from a copy.
+    async fn source_position(&self, log: LogId) -> Result<Position, StoreError> {
+        self.position(log).await
+    }
+
+    /// True when reads may come from a copy that lags behind; then only the source can refuse a cursor.
+    fn may_lag(&self) -> bool {
+        false
+    }
+
+    /// Raised whenever a log may have got another epoch while this server runs.
+    fn histories(&self) -> u64 {
+        0
+    }
 
     /// How far a page of at most `limit` matching lines reaches.
     async fn extent(&self, log: LogId, scan: Scan, limit: u64) -> Result<Extent, StoreError>;

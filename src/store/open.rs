@@ -23,18 +23,40 @@ pub struct OpenSettings {
 }
 
 /// How to work with PostgreSQL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostgresSettings {
     /// Most connections that read at a time; four more write, and one tells heads.
     pub read_connections: usize,
     /// Work also where a crash of the database may take back what was answered.
     pub accepts_data_loss: bool,
+    /// Hot standbys that reads go to: one URL, with one host or several.
+    pub read_url: Option<String>,
+    /// What stands between this server and the database.
+    pub pooler: Pooler,
+    /// The way past a pooler, for hearing of heads at once.
+    pub listen_url: Option<String>,
 }
 
 impl Default for PostgresSettings {
     fn default() -> PostgresSettings {
-        PostgresSettings { read_connections: 8, accepts_data_loss: false }
+        PostgresSettings {
+            read_connections: 8,
+            accepts_data_loss: false,
+            read_url: None,
+            pooler: Pooler::None,
+            listen_url: None,
+        }
     }
+}
+
+/// What stands between a server and the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pooler {
+    /// Nothing, or something that keeps one session for one connection.
+    None,
+    /// A pooler that may hand every transaction to another session, as pgbouncer does with
+    /// `pool_mode = transaction`.
+    Transaction,
 }
 
 /// Who else may have the database open.
@@ -91,6 +113,14 @@ pub enum OpenError {
         /// The database.
         path: String,
         /// What is in force.
+        found: String,
+    },
+    /// The URL for reads leads elsewhere.
+    #[error("{path} is not a standby of the database ({found}); --read-url must lead to a copy of --database-url")]
+    NotAStandby {
+        /// Where the URL leads.
+        path: String,
+        /// What is there instead.
         found: String,
     },
     /// A newer server made the schema.

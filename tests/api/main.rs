@@ -17,12 +17,18 @@ mod access;
 mod bootstrap;
 mod corpus;
 mod crash;
+mod failover;
+mod faults;
+
 mod history;
 mod openapi;
 mod operation;
 mod pages;
 mod parameters;
+mod pooler;
 mod readers;
+mod restarts;
+mod standby;
 mod support;
 mod wire;
 mod writes;

@@ -55,6 +55,11 @@ impl Database {
         Database { engine, dir: tempfile::tempdir().unwrap(), postgres }
     }
 
+    /// A database of PostgreSQL that is there.
+    pub fn at(url: String) -> Database {
+        Database { engine: Engine::Postgres, dir: tempfile::tempdir().unwrap(), postgres: Some(url) }
+    }
+
     pub fn folder(&self) -> PathBuf {
         self.dir.path().to_owned()
     }

@@ -39,20 +39,24 @@ pub fn cluster() -> Option<&'static Cluster> {
     let cluster = CLUSTER.get_or_init(|| match binaries() {
         Some(binaries) => Some(Cluster::start(&binaries)),
         None => {
-            let required = std::env::var_os("SCROLL_TEST_REQUIRE_POSTGRES").is_some_and(|value| value == "1");
-            assert!(!required, "PostgreSQL is required, and neither PATH nor /usr/lib/postgresql has initdb");
-            let words =
-                "!!! POSTGRESQL IS ABSENT: nothing is tested on it (set SCROLL_TEST_REQUIRE_POSTGRES=1 to fail)\n";
-            // Past the capture of the test harness.
-            std::io::stderr().write_all(words.as_bytes()).unwrap();
+            is_absent();
             None
         }
     });
     cluster.as_ref()
 }
 
+/// Says loudly that PostgreSQL is not there; fails where it must be.
+pub fn is_absent() {
+    let required = std::env::var_os("SCROLL_TEST_REQUIRE_POSTGRES").is_some_and(|value| value == "1");
+    assert!(!required, "PostgreSQL is required, and neither PATH nor /usr/lib/postgresql has initdb");
+    let words = "!!! POSTGRESQL IS ABSENT: nothing is tested on it (set SCROLL_TEST_REQUIRE_POSTGRES=1 to fail)\n";
+    // Past the capture of the test harness.
+    std::io::stderr().write_all(words.as_bytes()).unwrap();
+}
+
 /// The folder with `initdb` and `postgres`: the newest of those installed.
-fn binaries() -> Option<PathBuf> {
+pub fn binaries() -> Option<PathBuf> {
     let installed = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut folders: Vec<(u32, PathBuf)> = installed
         .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
@@ -159,14 +163,14 @@ impl Cluster {
 }
 
 /// How an unprivileged user runs a program.
-const AS_NOBODY: [&str; 5] = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"];
+pub const AS_NOBODY: [&str; 5] = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"];
 
-fn is_root() -> bool {
+pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
 }
 
 /// As an unprivileged user where we are root: the server refuses to run as root.
-fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Command {
+pub fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Command {
     if !is_root() {
         return Command::new(program);
     }
@@ -202,15 +206,20 @@ pub struct Shell {
 
 impl Shell {
     pub fn connect(url: &str) -> Shell {
+        Shell::try_connect(url).unwrap()
+    }
+
+    /// `None` when nobody answers there.
+    pub fn try_connect(url: &str) -> Option<Shell> {
         let url = url.to_owned();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
             let client = runtime.block_on(async {
-                let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+                let (client, connection) = tokio_postgres::connect(&url, NoTls).await.ok()?;
                 tokio::spawn(connection);
-                client
-            });
-            Shell { runtime: Some(runtime), client }
+                Some(client)
+            })?;
+            Some(Shell { runtime: Some(runtime), client })
         })
         .join()
         .unwrap()

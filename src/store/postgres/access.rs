@@ -275,17 +275,16 @@ pub async fn answer(connection: &mut AsyncPgConnection) -> Result<(), StoreError
 
 /// Can it write? Takes the lock that a write takes on the table, and gives it back.
 pub async fn answer_writable(connection: &mut AsyncPgConnection) -> Result<(), StoreError> {
+    let statement: Statement<'_, Text> = Statement::new("SELECT current_setting('transaction_read_only')", Vec::new());
+    let read_only: String = statement.get_result(connection).await.map_err(while_("answer"))?;
+    if read_only != "off" {
+        return Err(StoreError::Unavailable { operation: "answer", source: "the database only reads".into() });
+    }
     let sql = "BEGIN; LOCK TABLE scroll.logs IN ROW EXCLUSIVE MODE; COMMIT";
     let locked = connection.batch_execute(sql).await;
     if locked.is_err() {
         // The transaction must not stay open on a connection that goes on.
         connection.batch_execute("ROLLBACK").await.map_err(while_("answer"))?;
     }
-    locked.map_err(while_("answer"))?;
-    let statement: Statement<'_, Text> = Statement::new("SELECT current_setting('transaction_read_only')", Vec::new());
-    let read_only: String = statement.get_result(connection).await.map_err(while_("answer"))?;
-    match read_only.as_str() {
-        "off" => Ok(()),
-        _ => Err(StoreError::Unavailable { operation: "answer", source: "the database only reads".into() }),
-    }
+    locked.map_err(while_("answer"))
 }

@@ -1,52 +1,47 @@
-//! Connections, with the limits and the planner settings of their session, and the look at durability.
-//!
-//! Every statement here goes through an index by design, and a statement may be planned while a table is
-//! still empty; so sessions are told never to walk a whole table instead, and to plan once.
+//! Connections: where they lead, how they are opened, and the look at durability. See `session` for their
+//! settings.
 
 use std::time::Duration;
 
-use diesel::result::QueryResult;
+use diesel::connection::CacheSize;
 use diesel::sql_types::Text;
-use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection as _};
-use tokio_postgres::config::{Config, Host};
+use diesel_async::{AsyncConnection as _, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection as _};
+use tokio_postgres::config::{Config, Host, TargetSessionAttrs};
 
 use super::error::{unreachable, while_};
+use super::session::set_up;
+pub use super::session::{Frame, Purpose};
 use super::statement::Statement;
-use crate::store::{OpenError, StoreError};
+use crate::store::{OpenError, Pooler, StoreError};
 
 /// How long a connection may take to open.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long a statement may run: far more than any of them needs.
-const STATEMENT: Duration = Duration::from_secs(30);
-/// How long one waits for a lock, as on SQLite; then the write is refused as busy.
-const LOCK: Duration = Duration::from_secs(10);
-/// When the server ends a transaction that was left open: a server of ours that hangs must not hold a log.
-const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(15);
-/// How long a migration waits for the one that another server runs.
-const MIGRATION_LOCK: Duration = Duration::from_secs(120);
-/// How soon a silent peer is noticed.
+/// How soon a silent peer is asked whether it lives, how often after that, and how many times.
 const KEEPALIVE: Duration = Duration::from_secs(15);
+const KEEPALIVE_AGAIN: Duration = Duration::from_secs(5);
+const KEEPALIVES: u32 = 3;
 /// When data that the other side does not acknowledge breaks the connection.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
-
-/// What a connection is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// Reads, writes, heads.
-    Work,
-    /// The schema: takes as long as it takes.
-    Migration,
-}
 
 /// Opens connections to one database.
 #[derive(Debug, Clone)]
 pub struct Connector {
     config: Config,
+    pooler: Pooler,
 }
 
 impl Connector {
-    /// Reads the URL.
-    pub fn new(url: &str) -> Result<Connector, OpenError> {
+    /// Reads the URL. Of several hosts, that one is used which takes writes.
+    pub fn new(url: &str, pooler: Pooler) -> Result<Connector, OpenError> {
+        let mut connector = Connector::to_any(url, pooler)?;
+        if connector.config.get_hosts().len() > 1 {
+            connector.config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
+        Ok(connector)
+    }
+
+    /// Reads the URL. Any of several hosts will do.
+    pub fn to_any(url: &str, pooler: Pooler) -> Result<Connector, OpenError> {
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| OpenError::BadUrl {
             url: redacted(url),
             reason: in_words(&error),
@@ -57,8 +52,9 @@ impl Connector {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT);
         }
-        config.keepalives_idle(KEEPALIVE).tcp_user_timeout(UNACKNOWLEDGED);
-        Ok(Connector { config })
+        config.keepalives_idle(KEEPALIVE).keepalives_interval(KEEPALIVE_AGAIN).keepalives_retries(KEEPALIVES);
+        config.tcp_user_timeout(UNACKNOWLEDGED);
+        Ok(Connector { config, pooler })
     }
 
     /// Where it leads, without a secret.
@@ -71,37 +67,37 @@ impl Connector {
         format!("postgres://{host}:{port}/{}", self.config.get_dbname().unwrap_or_default())
     }
 
+    /// How operations are bracketed on its connections.
+    pub fn frame(&self, purpose: Purpose) -> Frame {
+        Frame::of(self.pooler, purpose)
+    }
+
     /// Opens a connection.
     pub async fn connect(&self, purpose: Purpose) -> Result<AsyncPgConnection, StoreError> {
         let operation = "connect";
-        let (client, connection) = self.config.connect(tokio_postgres::NoTls).await.map_err(unreachable(operation))?;
-        let mut connection = AsyncPgConnection::try_from_client_and_connection(client, connection)
-            .await
-            .map_err(|error| StoreError::Unavailable { operation, source: Box::new(error) })?;
-        connection.batch_execute(&session(purpose)).await.map_err(while_(operation))?;
-        // Only a superuser may; the others get the language of the server.
-        let english: QueryResult<()> = connection.batch_execute("SET lc_messages = 'C'").await;
-        if let Err(error) = english {
-            tracing::trace!(%error, "messages stay in the language of the server");
+        let (client, mut connection) =
+            self.config.connect(tokio_postgres::NoTls).await.map_err(unreachable(operation))?;
+        let refused = |error| StoreError::Unavailable { operation, source: Box::new(error) };
+        if self.pooler == Pooler::None {
+            let mut connection =
+                AsyncPgConnection::try_from_client_and_connection(client, connection).await.map_err(refused)?;
+            set_up(&mut connection, purpose).await?;
+            return Ok(connection);
         }
+        // What the wrapper sets for itself is prepared, so it needs a transaction around it.
+        tokio::select! {
+            begun = client.batch_execute("BEGIN") => begun.map_err(unreachable(operation))?,
+            ended = &mut connection => {
+                let source = ended.err().map_or_else(|| "it was closed".into(), Into::into);
+                return Err(StoreError::Unavailable { operation, source });
+            }
+        }
+        let mut connection =
+            AsyncPgConnection::try_from_client_and_connection(client, connection).await.map_err(refused)?;
+        connection.batch_execute("ROLLBACK").await.map_err(while_(operation))?;
+        connection.set_prepared_statement_cache_size(CacheSize::Disabled);
         Ok(connection)
     }
-}
-
-fn session(purpose: Purpose) -> String {
-    let (statement, lock, idle) = match purpose {
-        Purpose::Work => (STATEMENT, LOCK, IDLE_IN_TRANSACTION),
-        Purpose::Migration => (Duration::ZERO, MIGRATION_LOCK, Duration::ZERO),
-    };
-    format!(
-        "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}; \
-         SET default_transaction_isolation = 'read committed'; SET plan_cache_mode = force_generic_plan; \
-         SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off; \
-         SET enable_material = off; SET enable_hashjoin = off; SET enable_mergejoin = off",
-        statement.as_millis(),
-        lock.as_millis(),
-        idle.as_millis()
-    )
 }
 
 /// Asks what is in force. A commit that may be taken back would give a seq that readers have seen to
@@ -166,9 +162,9 @@ mod tests {
             ("postgres://scroll@db?password=hunter2", "postgres://scroll@db"),
         ] {
             assert_eq!(redacted(url), shown);
-            assert!(!Connector::new(url).unwrap().place().contains("hunter2"));
+            assert!(!Connector::new(url, Pooler::None).unwrap().place().contains("hunter2"));
         }
-        let refused = Connector::new("postgres://scroll:hunter2@db:none/s").unwrap_err().to_string();
+        let refused = Connector::new("postgres://scroll:hunter2@db:none/s", Pooler::None).unwrap_err().to_string();
         assert!(!refused.contains("hunter2"), "{refused}");
     }
 }

@@ -60,6 +60,8 @@ pub fn fault_of(error: &DieselError) -> Fault {
         DatabaseErrorKind::UniqueViolation => Fault::Conflict,
         DatabaseErrorKind::SerializationFailure => Fault::Retry,
         DatabaseErrorKind::UnableToSendCommand | DatabaseErrorKind::ClosedConnection => Fault::Broken,
+        // The primary has become a standby: another connection may lead to the one that writes now.
+        DatabaseErrorKind::ReadOnlyTransaction => Fault::Broken,
         _ => {
             let known = MESSAGES.iter().find(|(part, _)| information.message().contains(part));
             known.map_or(Fault::Refused, |(_, fault)| *fault)

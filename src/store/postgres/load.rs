@@ -30,10 +30,22 @@ type Columns = (
 type Row =
     (i64, i64, Option<i64>, Option<i64>, Option<i64>, Option<String>, Option<String>, Option<String>, Option<Vec<u8>>);
 
+/// Where a log stands, and on which history.
+pub struct Standing {
+    /// The newest change.
+    pub head: Seq,
+    /// The tally after it.
+    pub tally: Tally,
+    /// The epoch of the log.
+    pub epoch: String,
+    /// The timeline that is being written.
+    pub timeline: String,
+}
+
 /// Where a log stands, and what was asked for.
 pub struct Loaded {
-    /// The newest change and the tally after it; `None` when there is no such log.
-    pub head: Option<(Seq, Tally)>,
+    /// `None` when there is no such log.
+    pub standing: Option<Standing>,
     /// One answer for everything that was asked.
     pub facts: Facts,
 }
@@ -73,7 +85,7 @@ fn statement(log: LogId, needs: &Needs) -> Statement<'_, Columns> {
 
 /// Everything that was asked, with what is known of it so far.
 struct Asked {
-    head: Option<(Seq, Tally)>,
+    standing: Option<Standing>,
     entities: Vec<(EntityKey, Option<Arc<Live>>)>,
     tallies: Vec<(Resource, Tally)>,
     requests: Vec<(RequestKey, Option<Remembered>)>,
@@ -83,7 +95,7 @@ struct Asked {
 impl Asked {
     fn new(needs: &Needs) -> Asked {
         Asked {
-            head: None,
+            standing: None,
             entities: needs.entities.iter().map(|key| (key.clone(), None)).collect(),
             tallies: needs.tallies.iter().map(|resource| (resource.clone(), Tally::default())).collect(),
             requests: needs.requests.iter().map(|request| (request.clone(), None)).collect(),
@@ -96,8 +108,10 @@ impl Asked {
         let nth = usize::try_from(nth).unwrap_or(0).saturating_sub(1);
         let tally = || tally((count.unwrap_or(0), fingerprint.unwrap_or(0)));
         match (kind, number, a, b, c, hash) {
-            (0, None, ..) => self.head = Some((Seq::ZERO, Tally::default())),
-            (0, Some(seq), ..) => self.head = Some((seq_of(seq)?, tally())),
+            (0, seq, Some(epoch), Some(timeline), ..) => {
+                let head = seq_of(seq.unwrap_or(0))?;
+                self.standing = Some(Standing { head, tally: tally(), epoch, timeline });
+            }
             (1, Some(seq), Some(line), ..) => {
                 let live = Arc::new(Live::stored(seq_of(seq)?, Line::from_stored(&line)));
                 place(&mut self.entities, nth)?.1 = Some(live);
@@ -127,7 +141,7 @@ impl Asked {
             tallies: self.tallies,
             requests: self.requests,
         };
-        Loaded { head: self.head, facts }
+        Loaded { standing: self.standing, facts }
     }
 }
 

@@ -2,7 +2,7 @@
 -- apart, `nth` says which of the asked-for things a row is about. Each thing is looked up through its key
 -- (LATERAL … LIMIT 1), whatever the planner thinks of tables that it has seen only empty.
 SELECT 0::bigint AS kind, 0::bigint AS nth, h.seq AS number, h.count, h.fingerprint,
-       NULL::text AS a, NULL::text AS b, NULL::text AS c, NULL::bytea AS hash
+       l.epoch AS a, substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS b, NULL::text AS c, NULL::bytea AS hash
   FROM scroll.logs AS l
   LEFT JOIN LATERAL (SELECT seq, count, fingerprint FROM scroll.changes WHERE log_id = ? ORDER BY seq DESC LIMIT 1)
          AS h ON true

@@ -13,6 +13,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection as _};
 use super::audit::stored_lines;
 use super::error::while_;
 use super::schema::{logs, settings};
+use super::session::Frame;
 use super::statement::Statement;
 use super::write::{self, Links};
 use crate::access::LogId;
@@ -36,8 +37,10 @@ const LINK_PASS_ROWS: usize = 1_000;
 
 /// Applies what is missing. A command beside a server brings up an empty database and leaves an older
 /// schema to the server.
-pub async fn migrate(connection: &mut AsyncPgConnection, mode: OpenMode) -> Result<(), OpenError> {
-    let applied = applied(connection).await?;
+pub async fn migrate(connection: &mut AsyncPgConnection, frame: Frame, mode: OpenMode) -> Result<(), OpenError> {
+    frame.enter(connection).await?;
+    let found = applied(connection).await;
+    let applied = frame.leave(connection, found).await?;
     refuse_newer(&applied)?;
     if pending(&applied).next().is_none() {
         return Ok(());
@@ -45,7 +48,7 @@ pub async fn migrate(connection: &mut AsyncPgConnection, mode: OpenMode) -> Resu
     if mode == OpenMode::Beside && !applied.is_empty() {
         return Err(OpenError::OlderSchema);
     }
-    begin_alone(connection).await?;
+    begin_alone(connection, frame).await?;
     let done = apply_pending(connection, mode).await;
     end(connection, done).await
 }
@@ -72,8 +75,8 @@ async fn apply_pending(connection: &mut AsyncPgConnection, mode: OpenMode) -> Re
 }
 
 /// A transaction under the advisory lock.
-async fn begin_alone(connection: &mut AsyncPgConnection) -> Result<(), OpenError> {
-    let sql = format!("BEGIN; SELECT pg_advisory_xact_lock({LOCK})");
+async fn begin_alone(connection: &mut AsyncPgConnection, frame: Frame) -> Result<(), OpenError> {
+    let sql = format!("{}; SELECT pg_advisory_xact_lock({LOCK})", frame.begin());
     connection.batch_execute(&sql).await.map_err(|error| OpenError::Migration(Box::new(error)))
 }
 
@@ -101,7 +104,7 @@ fn pending(applied: &[String]) -> impl Iterator<Item = (&'static str, &'static s
 }
 
 /// The versions that were applied; none when the schema is not there.
-async fn applied(connection: &mut AsyncPgConnection) -> Result<Vec<String>, OpenError> {
+async fn applied(connection: &mut AsyncPgConnection) -> Result<Vec<String>, StoreError> {
     let failed = while_("look at the schema");
     let sql = "SELECT to_regclass('scroll.__diesel_schema_migrations')::text";
     let statement: Statement<'_, Nullable<Text>> = Statement::new(sql, Vec::new());
@@ -111,17 +114,23 @@ async fn applied(connection: &mut AsyncPgConnection) -> Result<Vec<String>, Open
     }
     let sql = "SELECT version::text FROM scroll.__diesel_schema_migrations ORDER BY version";
     let statement: Statement<'_, Text> = Statement::new(sql, Vec::new());
-    Ok(statement.load(connection).await.map_err(&failed)?)
+    statement.load(connection).await.map_err(&failed)
 }
 
 /// Recomputes every link when the declared references are others than those the links were made for.
 /// Nobody writes meanwhile.
-pub async fn refresh_links(connection: &mut AsyncPgConnection, catalog: &Arc<Catalog>) -> Result<(), OpenError> {
+pub async fn refresh_links(
+    connection: &mut AsyncPgConnection,
+    frame: Frame,
+    catalog: &Arc<Catalog>,
+) -> Result<(), OpenError> {
     let signature = catalog.references_signature();
-    if known_signature(connection).await?.as_deref() == Some(signature.as_str()) {
+    frame.enter(connection).await?;
+    let known = known_signature(connection).await;
+    if frame.leave(connection, known).await?.as_deref() == Some(signature.as_str()) {
         return Ok(());
     }
-    begin_alone(connection).await?;
+    begin_alone(connection, frame).await?;
     let done = recompute_links(connection, catalog, &signature).await;
     Ok(end(connection, done).await?)
 }

@@ -10,13 +10,19 @@ mod candidates;
 mod connection;
 mod error;
 mod lanes;
+mod lineage;
 mod load;
+mod marks;
 mod migrator;
 mod notices;
+mod origin;
 mod pool;
 mod readers;
+mod reading;
 mod scan;
 mod schema;
+mod session;
+mod standby;
 mod statement;
 mod transaction;
 mod write;
@@ -33,15 +39,20 @@ use tokio::task::AbortHandle;
 pub use self::connection::redacted;
 use self::connection::{Connector, Purpose};
 use self::lanes::Lanes;
-use self::notices::Notices;
+use self::lineage::Lineage;
+use self::marks::Mark;
+use self::notices::{Channel, Notices};
 use self::pool::Pool;
 use self::readers::Readers;
+use self::reading::Reading;
 use self::scan::LineLength;
+use self::standby::{Identity, Standby};
 use self::writer::Writer;
 use super::flights::ForgetTimer;
 use super::heads::Heads;
 use super::{
-    Chunk, ChunkSize, Extent, OpenError, OpenMode, OpenSettings, Position, Scan, Store, StoreError, StoredEntity,
+    Chunk, ChunkSize, Extent, OpenError, OpenMode, OpenSettings, Pooler, Position, Scan, Store, StoreError,
+    StoredEntity,
 };
 use crate::access::{Key, KeyHash, Log, LogId, NewKey, Secret};
 use crate::change::time::Clock;
@@ -56,12 +67,17 @@ const WRITERS: usize = 4;
 /// A store in a PostgreSQL database.
 pub struct PostgresStore {
     writer: Arc<Writer>,
-    reading: Arc<Pool>,
+    pool: Arc<Pool>,
+    /// Reads of a log.
+    reading: Reading,
+    /// Everything else that reads.
     readers: Readers,
     chores: Readers,
     heads: Arc<Heads>,
+    lineage: Arc<Lineage>,
     length: Arc<LineLength>,
-    exchange: AbortHandle,
+    /// The tasks that end with the store.
+    tasks: Vec<AbortHandle>,
 }
 
 /// Opens the database, with its schema brought up to date. Its tasks run on the runtime of the caller.
@@ -71,18 +87,29 @@ pub async fn open(
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
 ) -> Result<PostgresStore, OpenError> {
-    let connector = Connector::new(&settings.url)?;
-    prepare(&connector, settings, &catalog).await?;
+    let connector = Connector::new(&settings.url, settings.postgres.pooler)?;
+    let identity = prepare(&connector, settings, &catalog).await?;
     let runtime = Handle::current();
-    let reading = Pool::new("read", connector.clone(), settings.postgres.read_connections, &metrics);
+    let pool = Pool::new("read", connector.clone(), settings.postgres.read_connections, &metrics);
     let writing = Pool::new("write", connector.clone(), WRITERS, &metrics);
     let heads = Arc::new(Heads::new(metrics.clone()));
-    let notices = Arc::new(Notices::new(heads.clone()));
-    let exchange = runtime.spawn(notices::run(notices.clone(), connector, metrics.clone())).abort_handle();
+    let lineage = Arc::new(Lineage::new(connector.clone(), heads.clone(), metrics.clone()));
+    if settings.mode == OpenMode::Exclusive {
+        lineage.compare().await?;
+    }
+    let standby = open_standby(settings, identity, &heads, &metrics).await?;
+    let notices = Arc::new(Notices::new(heads.clone(), lineage.clone(), standby.clone()));
+    let channel = Channel::new(connector, &settings.postgres)?;
+    let mut tasks = vec![runtime.spawn(notices::run(notices.clone(), channel, metrics.clone())).abort_handle()];
+    tasks.extend(standby.clone().map(|standby| runtime.spawn(standby.follow()).abort_handle()));
+    let readers = Readers::new(pool.clone(), runtime.clone());
+    let reading = Reading { primary: readers.clone(), standby, metrics: metrics.clone() };
+    let chores = Readers::new(writing.clone(), runtime.clone());
     let writer = Arc::new(Writer {
-        runtime: runtime.clone(),
-        pool: writing.clone(),
+        runtime,
+        pool: writing,
         lanes: Lanes::new(),
+        lineage: lineage.clone(),
         notices,
         catalog,
         forget: Mutex::new(ForgetTimer::new(clock.now())),
@@ -90,37 +117,53 @@ pub async fn open(
         metrics,
         max_batch: settings.max_batch,
     });
-    Ok(PostgresStore {
-        writer,
-        readers: Readers::new(reading.clone(), runtime.clone()),
-        chores: Readers::new(writing, runtime),
-        reading,
-        heads,
-        length: Arc::new(LineLength::new()),
-        exchange,
-    })
+    let length = Arc::new(LineLength::new());
+    Ok(PostgresStore { writer, pool, reading, readers, chores, heads, lineage, length, tasks })
 }
 
-/// The schema and the links, on a connection that may take its time.
-async fn prepare(connector: &Connector, settings: &OpenSettings, catalog: &Arc<Catalog>) -> Result<(), OpenError> {
+/// The standbys, where a URL leads to some.
+async fn open_standby(
+    settings: &OpenSettings,
+    identity: Identity,
+    heads: &Arc<Heads>,
+    metrics: &Arc<Metrics>,
+) -> Result<Option<Arc<Standby>>, OpenError> {
+    let Some(url) = &settings.postgres.read_url else {
+        return Ok(None);
+    };
+    let connector = Connector::to_any(url, Pooler::None)?;
+    let size = settings.postgres.read_connections;
+    Standby::open(connector, identity, size, heads.clone(), metrics.clone()).await.map(Some)
+}
+
+/// The schema and the links, on a connection that may take its time; which database it is.
+async fn prepare(
+    connector: &Connector,
+    settings: &OpenSettings,
+    catalog: &Arc<Catalog>,
+) -> Result<Identity, OpenError> {
     let connected = connector.connect(Purpose::Migration).await;
     let mut connection =
         connected.map_err(|error| OpenError::Unusable { path: connector.place(), source: Box::new(error) })?;
+    let frame = connector.frame(Purpose::Migration);
+    frame.enter(&mut connection).await?;
+    let identity = Identity::of(&mut connection).await?;
     connection::check(&mut connection, connector, settings.postgres.accepts_data_loss).await?;
-    migrator::migrate(&mut connection, settings.mode).await?;
-    match settings.mode {
-        OpenMode::Exclusive => migrator::refresh_links(&mut connection, catalog).await,
-        OpenMode::Beside => Ok(()),
+    frame.leave(&mut connection, Ok(())).await?;
+    migrator::migrate(&mut connection, frame, settings.mode).await?;
+    if settings.mode == OpenMode::Exclusive {
+        migrator::refresh_links(&mut connection, frame, catalog).await?;
     }
+    Ok(identity)
 }
 
 /// Boxes the future of a read; each run has its own copy of what it was asked.
 macro_rules! work {
     ($connection:ident, [$($copied:ident),*], $call:expr) => {
-        move |$connection| {
+        readers::work(move |$connection| {
             $(let $copied = $copied.clone();)*
             Box::pin(async move { $call.await })
-        }
+        })
     };
 }
 
@@ -136,51 +179,72 @@ impl Store for PostgresStore {
         if let Some(receiver) = self.heads.get(log).filter(|receiver| is_fresh && *receiver.borrow() > Seq::ZERO) {
             return Ok(receiver);
         }
-        let found = self.readers.read("find a log", work!(c, [], access::name_and_head(c, log))).await?;
+        let least = self.heads.known(log);
+        let found = self.reading.read("find a log", log, least, work!(c, [], access::name_and_head(c, log))).await?;
         let (name, _) = found.ok_or(StoreError::NotFound { operation: "watch a log" })?;
         let receiver = self.heads.watch(log, &name);
-        let head = self.readers.read("read a head", work!(c, [], access::head_of(c, log))).await?;
+        let least = self.heads.known(log);
+        let head = self.reading.read("read a head", log, least, work!(c, [], access::head_of(c, log))).await?;
         self.heads.moved(log, head);
         Ok(receiver)
     }
 
     async fn position(&self, log: LogId) -> Result<Position, StoreError> {
-        let position = self.readers.read("read where a log stands", work!(c, [], access::position(c, log))).await?;
+        let (operation, least) = ("read where a log stands", self.heads.known(log));
+        let position = self.reading.read(operation, log, least, work!(c, [], access::position(c, log))).await?;
         self.heads.moved(log, position.head);
+        self.lineage.seen(log, Mark::at(&position));
         Ok(position)
     }
 
+    async fn source_position(&self, log: LogId) -> Result<Position, StoreError> {
+        self.readers.read("read where a log stands", work!(c, [], access::position(c, log))).await
+    }
+
+    fn may_lag(&self) -> bool {
+        self.reading.standby.is_some()
+    }
+
+    fn histories(&self) -> u64 {
+        self.lineage.histories()
+    }
+
     async fn extent(&self, log: LogId, scan: Scan, limit: u64) -> Result<Extent, StoreError> {
-        self.readers.read("measure a page", work!(c, [scan], scan::extent(c, log, &scan, limit))).await
+        let least = scan.until;
+        self.reading.read("measure a page", log, least, work!(c, [scan], scan::extent(c, log, &scan, limit))).await
     }
 
     async fn chunk(&self, log: LogId, scan: Scan, fields: Fields, size: ChunkSize) -> Result<Chunk, StoreError> {
-        let length = self.length.clone();
-        self.readers
-            .read("read changes", work!(c, [scan, length], scan::chunk(c, log, &scan, fields, size, &length)))
-            .await
+        let (length, least) = (self.length.clone(), scan.until);
+        let work = work!(c, [scan, length], scan::chunk(c, log, &scan, fields, size, &length));
+        self.reading.read("read changes", log, least, work).await
     }
 
     async fn length(&self, log: LogId, scan: Scan, fields: Fields) -> Result<u64, StoreError> {
-        self.readers.read("add up a page", work!(c, [scan], scan::length(c, log, &scan, fields))).await
+        let least = scan.until;
+        self.reading.read("add up a page", log, least, work!(c, [scan], scan::length(c, log, &scan, fields))).await
     }
 
     async fn tally_at(&self, log: LogId, at: Seq) -> Result<Tally, StoreError> {
-        self.readers.read("read a checkpoint", work!(c, [], scan::tally_at(c, log, at))).await
+        self.reading.read("read a checkpoint", log, at, work!(c, [], scan::tally_at(c, log, at))).await
     }
 
     async fn has_resource(&self, log: LogId, resource: &Resource) -> Result<bool, StoreError> {
-        let resource = resource.clone();
-        self.readers.read("find a resource", work!(c, [resource], access::has_resource(c, log, &resource))).await
+        let (operation, least, resource) = ("find a resource", self.heads.known(log), resource.clone());
+        let work = work!(c, [resource], access::has_resource(c, log, &resource));
+        // Only the primary knows that there is none.
+        Ok(self.reading.read(operation, log, least, work.clone()).await?
+            || (self.may_lag() && self.readers.read(operation, work).await?))
     }
 
     async fn resources(&self, log: LogId) -> Result<Vec<(Resource, Tally)>, StoreError> {
-        self.readers.read("list resources", work!(c, [], access::resources(c, log))).await
+        let least = self.heads.known(log);
+        self.reading.read("list resources", log, least, work!(c, [], access::resources(c, log))).await
     }
 
     async fn entity(&self, log: LogId, key: &EntityKey) -> Result<Option<(Seq, Line)>, StoreError> {
-        let key = key.clone();
-        self.readers.read("read an entity", work!(c, [key], access::newest_line(c, log, &key))).await
+        let (key, least) = (key.clone(), self.heads.known(log));
+        self.reading.read("read an entity", log, least, work!(c, [key], access::newest_line(c, log, &key))).await
     }
 
     async fn entities(
@@ -190,13 +254,9 @@ impl Store for PostgresStore {
         after: Option<EntityId>,
         limit: usize,
     ) -> Result<Vec<(EntityId, Line)>, StoreError> {
-        let resource = resource.clone();
-        self.readers
-            .read(
-                "list entities",
-                work!(c, [resource, after], audit::newest_lines(c, log, &resource, after.as_ref(), limit)),
-            )
-            .await
+        let (resource, least) = (resource.clone(), self.heads.known(log));
+        let work = work!(c, [resource, after], audit::newest_lines(c, log, &resource, after.as_ref(), limit));
+        self.reading.read("list entities", log, least, work).await
     }
 
     async fn create_log(&self, name: &LogName) -> Result<Log, StoreError> {
@@ -261,14 +321,17 @@ impl Store for PostgresStore {
         if !self.writer.lanes.close(deadline).await {
             tracing::error!("not all writes ended in time; what was answered is safe");
         }
-        self.reading.close();
+        self.pool.close();
         self.writer.pool.close();
-        self.exchange.abort();
+        if let Some(standby) = &self.reading.standby {
+            standby.close();
+        }
+        self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
 
 impl Drop for PostgresStore {
     fn drop(&mut self) {
-        self.exchange.abort();
+        self.tasks.iter().for_each(AbortHandle::abort);
     }
 }

@@ -13,6 +13,7 @@ use prometheus::{IntCounter, IntGauge};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::connection::{Connector, Purpose};
+use super::session::Frame;
 use crate::metrics::Metrics;
 use crate::store::StoreError;
 
@@ -52,6 +53,11 @@ impl Pool {
         }
         let connection = self.connector.connect(Purpose::Work).await?;
         Ok(self.lease(connection, permit))
+    }
+
+    /// How operations are bracketed on these connections.
+    pub fn frame(&self) -> Frame {
+        self.connector.frame(Purpose::Work)
     }
 
     fn lease(self: &Arc<Pool>, connection: AsyncPgConnection, permit: OwnedSemaphorePermit) -> Lease {

@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 
 use super::error::{gone, is_broken};
 use super::pool::Pool;
+use super::session::Frame;
 use crate::store::StoreError;
 
 /// Something to do on a connection; a read may be done twice.
@@ -23,6 +24,14 @@ pub trait Work<T>:
 impl<T, W> Work<T> for W where
     W: for<'c> Fn(&'c mut AsyncPgConnection) -> BoxFuture<'c, Result<T, StoreError>> + Send + Sync + 'static
 {
+}
+
+/// Says that a closure is work, where it is not handed over at once.
+pub fn work<T, W>(work: W) -> W
+where
+    W: for<'c> Fn(&'c mut AsyncPgConnection) -> BoxFuture<'c, Result<T, StoreError>> + Send + Sync + 'static,
+{
+    work
 }
 
 /// Runs work on the connections of a pool.
@@ -70,7 +79,7 @@ impl Readers {
 async fn run<T>(pool: &Arc<Pool>, operation: &'static str, work: &impl Work<T>) -> Result<T, (StoreError, bool)> {
     let mut lease = pool.lend(operation).await.map_err(|error| (error, false))?;
     let done = match lease.connection(operation) {
-        Ok(connection) => work(connection).await,
+        Ok(connection) => within(pool.frame(), connection, work).await,
         Err(error) => Err(error),
     };
     let is_broken = lease.is_broken() || done.as_ref().is_err_and(is_broken);
@@ -78,4 +87,10 @@ async fn run<T>(pool: &Arc<Pool>, operation: &'static str, work: &impl Work<T>) 
         lease.give_back();
     }
     done.map_err(|error| (error, is_broken))
+}
+
+async fn within<T>(frame: Frame, connection: &mut AsyncPgConnection, work: &impl Work<T>) -> Result<T, StoreError> {
+    frame.enter(connection).await?;
+    let done = work(connection).await;
+    frame.leave(connection, done).await
 }

@@ -12,7 +12,9 @@ use diesel::sql_types::{BigInt, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection as _};
 
 use super::error::{Fault, Trouble, fault_of, while_};
-use super::load::load;
+use super::lineage::Lineage;
+use super::load::{Standing, load};
+use super::marks::Mark;
 use super::pool::{Lease, Pool};
 use super::statement::Statement;
 use super::write;
@@ -37,6 +39,9 @@ pub enum Failed {
     Refused(StoreError),
     /// Nothing happened, and the submissions themselves are the cause.
     Cause(StoreError),
+    /// Nothing happened: the log is not the one that was answered from, so its history must be compared
+    /// first.
+    Elsewhere,
     /// The connection broke while it committed: it happened, or it did not.
     Unknown(Box<Decided>, StoreError),
 }
@@ -56,10 +61,8 @@ impl Transaction {
     pub async fn begin(pool: &Arc<Pool>, log: LogId) -> Result<Transaction, Failed> {
         let mut lease = pool.lend("write").await.map_err(Failed::Refused)?;
         let connection = lease.connection("write").map_err(Failed::Refused)?;
-        let sql = format!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT FROM scroll.logs WHERE log_id = {} FOR NO KEY UPDATE",
-            log.0
-        );
+        let begin = pool.frame().begin();
+        let sql = format!("{begin}; SELECT FROM scroll.logs WHERE log_id = {} FOR NO KEY UPDATE", log.0);
         if let Err(error) = connection.batch_execute(&sql).await {
             let failed = before_commit("lock a log")(error);
             if matches!(failed, Failed::Again("connection", _)) {
@@ -74,12 +77,13 @@ impl Transaction {
     pub async fn carry_out(
         mut self,
         catalog: &Arc<Catalog>,
+        lineage: &Lineage,
         now: Timestamp,
         submissions: Vec<&Submission>,
     ) -> Result<Decided, Failed> {
         let log = self.log;
         let connection = self.lease.connection("write").map_err(Failed::Refused)?;
-        let decided = match decide(connection, log, catalog, now, submissions).await {
+        let (decided, epoch) = match decide(connection, log, catalog, lineage, now, submissions).await {
             Ok(decided) => decided,
             Err(failed) => return Err(self.roll_back(failed).await),
         };
@@ -94,6 +98,9 @@ impl Transaction {
         match connection.batch_execute("COMMIT").await {
             Ok(()) => {
                 self.lease.give_back();
+                if let Some(last) = decided.writes.changes.last() {
+                    lineage.seen(log, Mark::of(last, epoch));
+                }
                 Ok(decided)
             }
             Err(error) => Err(committing(error, decided)),
@@ -111,7 +118,9 @@ impl Transaction {
     }
 
     /// Is this change in the log, to the letter? Whoever committed it may be on its way still, so this is
-    /// asked under the lock, which that one holds until it has ended.
+    /// asked under the lock, which that one holds until it has ended. A database that broke off waiting for
+    /// its standbys has committed all the same, without them. So what is found is answered only after a
+    /// commit that came later and did wait.
     pub async fn has(mut self, change: &Change) -> Result<bool, StoreError> {
         let connection = self.lease.connection("look for a commit")?;
         let sql = "SELECT time, line FROM scroll.changes WHERE log_id = ? AND seq = ?";
@@ -120,7 +129,13 @@ impl Transaction {
         let found: Vec<(i64, String)> = statement.load(connection).await.map_err(while_("look for a commit"))?;
         let is_there =
             found.iter().any(|(time, line)| *time == change.time.as_micros() && line == change.line.as_str());
-        drop(self.roll_back(Failed::Refused(StoreError::Draining { operation: "write" })).await);
+        if is_there {
+            let sql = "UPDATE scroll.settings SET value = value WHERE name = 'lineage'; COMMIT";
+            connection.batch_execute(sql).await.map_err(while_("wait for the standbys"))?;
+            self.lease.give_back();
+        } else {
+            drop(self.roll_back(Failed::Refused(StoreError::Draining { operation: "write" })).await);
+        }
         Ok(is_there)
     }
 }
@@ -140,20 +155,25 @@ async fn decide(
     connection: &mut AsyncPgConnection,
     log: LogId,
     catalog: &Arc<Catalog>,
+    lineage: &Lineage,
     now: Timestamp,
     submissions: Vec<&Submission>,
-) -> Result<Decided, Failed> {
+) -> Result<(Decided, String), Failed> {
     // What is asked for does not depend on where the log stands, so both come in one answer.
     let nowhere = Flight::new(catalog.clone(), now, Default::default(), Default::default());
     let needs = nowhere.foresee(submissions.iter().copied());
     let loaded = load(connection, log, &needs).await?;
-    let (head, tally) = loaded.head.ok_or(Failed::Refused(StoreError::NotFound { operation: "write" }))?;
+    let standing = loaded.standing.ok_or(Failed::Refused(StoreError::NotFound { operation: "write" }))?;
+    let Standing { head, tally, epoch, timeline } = standing;
+    if !lineage.admits(log, &timeline, &epoch, head) {
+        return Err(Failed::Elsewhere);
+    }
     let mut deciding = Deciding::new(Flight::new(catalog.clone(), now, head, tally), submissions);
     deciding.learn(loaded.facts);
     while let Some(needs) = deciding.go_on() {
         deciding.learn(load(connection, log, &needs).await?.facts);
     }
-    deciding.finish().map_err(Failed::Cause)
+    Ok((deciding.finish().map_err(Failed::Cause)?, epoch))
 }
 
 impl From<Trouble> for Failed {

@@ -15,6 +15,7 @@ use tokio::sync::{Mutex, oneshot};
 
 use super::error::{gone, while_};
 use super::lanes::Lanes;
+use super::lineage::Lineage;
 use super::notices::Notices;
 use super::pool::Pool;
 use super::statement::Statement;
@@ -47,6 +48,8 @@ pub struct Writer {
     pub pool: Arc<Pool>,
     /// What waits.
     pub lanes: Lanes,
+    /// The history that is written on.
+    pub lineage: Arc<Lineage>,
     /// Told of every commit.
     pub notices: Arc<Notices>,
     /// The declared types.
@@ -159,9 +162,13 @@ impl Writer {
                 None => self.begin(log).await.map_err(|error| (error, false))?,
             };
             let submissions = jobs.iter().map(|job| &job.submission).collect();
-            match transaction.carry_out(&self.catalog, self.clock.now(), submissions).await {
+            match transaction.carry_out(&self.catalog, &self.lineage, self.clock.now(), submissions).await {
                 Ok(decided) => return Ok(decided),
                 Err(Failed::Again(reason, _)) if attempt < MAX_ATTEMPTS => self.again(reason),
+                Err(Failed::Elsewhere) if attempt < MAX_ATTEMPTS => {
+                    self.again("history");
+                    self.lineage.compare().await.map_err(|error| (error, false))?;
+                }
                 Err(Failed::Unknown(decided, error)) => match self.happened(log, &decided, error).await {
                     Ok(true) => return Ok(*decided),
                     Ok(false) if attempt < MAX_ATTEMPTS => self.again("connection"),
@@ -231,7 +238,11 @@ impl Writer {
                    WHERE created_at < ? ORDER BY created_at LIMIT ? FOR UPDATE SKIP LOCKED))";
         let statement: Statement<'_, BigInt> =
             Statement::new(sql, vec![micros.into(), rows_limit(FORGET_AT_MOST).into()]);
-        let gone = statement.execute(lease.connection("forget answers")?).await.map_err(while_("forget answers"))?;
+        let frame = self.pool.frame();
+        let connection = lease.connection("forget answers")?;
+        frame.enter(connection).await?;
+        let gone = statement.execute(connection).await.map_err(while_("forget answers"));
+        let gone = frame.leave(connection, gone).await?;
         lease.give_back();
         Ok(gone)
     }
@@ -256,6 +267,10 @@ impl Drop for Abandon<'_> {
 impl Failed {
     fn into_error(self) -> StoreError {
         match self {
+            Failed::Elsewhere => {
+                let source = "the history of the database does not come to rest".into();
+                StoreError::Unavailable { operation: "write", source }
+            }
             Failed::Again(_, error) | Failed::Refused(error) | Failed::Cause(error) | Failed::Unknown(_, error) => {
                 error
             }

@@ -12,7 +12,7 @@ use scroll::change::{LogName, Resource, Timestamp};
 use scroll::entity::types::Catalog;
 use scroll::metrics::Metrics;
 use scroll::server::{Server, ServerSettings};
-use scroll::store::{OpenMode, OpenSettings, PostgresSettings, Store, open};
+use scroll::store::{OpenError, OpenMode, OpenSettings, PostgresSettings, Store, open};
 use tokio::runtime::Runtime;
 
 use super::Client;
@@ -48,6 +48,7 @@ pub struct Options {
     pub cors_origins: Vec<String>,
     pub metrics_listener: bool,
     pub max_batch: usize,
+    pub postgres: PostgresSettings,
 }
 
 impl Default for Options {
@@ -58,6 +59,7 @@ impl Default for Options {
             cors_origins: Vec::new(),
             metrics_listener: false,
             max_batch: 256,
+            postgres: PostgresSettings { accepts_data_loss: true, ..PostgresSettings::default() },
         }
     }
 }
@@ -80,23 +82,33 @@ impl Bed {
         Bed { clock: Arc::default(), database: Database::new(engine) }
     }
 
+    /// On a database of PostgreSQL that is there, migrated or not.
+    pub fn at(url: String) -> Bed {
+        Bed { clock: Arc::default(), database: Database::at(url) }
+    }
+
     /// A server with a log `default` and a client whose key may do everything in it.
     pub fn start(&self) -> TestServer {
         self.start_with(Options::default())
     }
 
     pub fn start_with(&self, options: Options) -> TestServer {
+        self.try_start(options).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same, or why the database was not opened.
+    pub fn try_start(&self, options: Options) -> Result<TestServer, OpenError> {
         let catalog = Arc::new(options.catalog);
         let metrics = Arc::new(Metrics::new().unwrap());
         let settings = OpenSettings {
             url: self.url(),
             max_batch: options.max_batch,
             mode: OpenMode::Exclusive,
-            postgres: PostgresSettings { accepts_data_loss: true, ..PostgresSettings::default() },
+            postgres: options.postgres,
         };
         let local = |port| std::net::SocketAddr::from(([127, 0, 0, 1], port));
         RUNTIME.block_on(async {
-            let store = open(settings, catalog.clone(), self.clock.clone(), metrics.clone()).await.unwrap();
+            let store = open(settings, catalog.clone(), self.clock.clone(), metrics.clone()).await?;
             let settings = ServerSettings {
                 listen: local(0),
                 metrics_listen: options.metrics_listener.then(|| local(0)),
@@ -114,7 +126,7 @@ impl Bed {
             let client = Client::new(server.address());
             let mut started = TestServer { client, store, metrics, server: Some(server) };
             started.client = started.client_with(&started.key_async(Some("default"), &Scope::ALL, None).await);
-            started
+            Ok(started)
         })
     }
 }

@@ -3,14 +3,20 @@
 pub mod answer;
 pub mod bed;
 pub mod client;
+#[path = "../../support/cluster.rs"]
+pub mod cluster;
 pub mod contract;
 pub mod data;
 #[path = "../../support/database.rs"]
 pub mod database;
 pub mod model;
+#[path = "../../support/pgbouncer.rs"]
+pub mod pgbouncer;
 #[path = "../../support/postgres.rs"]
 pub mod postgres;
 pub mod process;
+#[path = "../../support/proxy.rs"]
+pub mod proxy;
 pub mod raw;
 
 use std::time::{Duration, Instant};

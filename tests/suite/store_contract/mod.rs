@@ -9,6 +9,7 @@ mod closing;
 mod conditions;
 mod grouping;
 mod idempotency;
+mod lineage;
 mod lines;
 mod numbering;
 mod opening;
