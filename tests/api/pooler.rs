@@ -24,8 +24,7 @@ impl Pooled {
 
     fn start(&self, listen_url: Option<String>) -> TestServer {
         let pooler = Pooler::Transaction;
-        let postgres =
-            PostgresSettings { accepts_data_loss: true, pooler, listen_url, ..PostgresSettings::default() };
+        let postgres = PostgresSettings { accepts_data_loss: true, pooler, listen_url, ..PostgresSettings::default() };
         Bed::at(self.pgbouncer.url()).start_with(Options { postgres, ..Options::default() })
     }
 }

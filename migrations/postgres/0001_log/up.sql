@@ -107,12 +107,13 @@ CREATE TABLE scroll.settings (
 );
 
 -- Writes a decided flight down, in one call. The caller holds the row of the log in scroll.logs and has
--- read its head in a later statement; whoever forgets that meets the primary key of changes.
+-- read its head in a later statement; whoever forgets that meets the primary key of changes. p_xid is the
+-- transaction that did so: in another one, which has no lock, nothing is written.
 -- c_bucket is NULL where a later change of the same flight is about the same entity: only the last one
 -- says how the entity is. Rows are looked up one by one through their key (LATERAL … LIMIT 1) wherever a
 -- planner that knows a table only as empty could think of something worse.
 CREATE FUNCTION scroll.write_flight(
-    p_log bigint, p_first bigint, p_time bigint,
+    p_log bigint, p_xid text, p_first bigint, p_time bigint,
     c_resource text[], c_id text[], c_deleted boolean[], c_prev bigint[], c_tx bigint[],
     c_count bigint[], c_fingerprint bigint[], c_resource_count bigint[], c_resource_fingerprint bigint[],
     c_line text[], c_bucket integer[],
@@ -120,6 +121,9 @@ CREATE FUNCTION scroll.write_flight(
     a_method text[], a_path text[], a_key text[], a_body_hash bytea[], a_answer text[]
 ) RETURNS integer LANGUAGE plpgsql AS $$
 BEGIN
+    IF p_xid <> pg_current_xact_id()::text THEN
+        RAISE EXCEPTION 'the transaction that holds the lock has ended';
+    END IF;
     IF cardinality(c_line) > 0 THEN
         INSERT INTO scroll.changes (log_id, seq, resource, id, deleted, time, prev, tx, count, fingerprint,
                                     resource_count, resource_fingerprint, line)

@@ -1,6 +1,7 @@
 //! What a flight needs to know, in one round trip for all of it.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -40,6 +41,8 @@ pub struct Standing {
     pub epoch: String,
     /// The timeline that is being written.
     pub timeline: String,
+    /// The transaction that asked.
+    pub xid: String,
 }
 
 /// Where a log stands, and what was asked for.
@@ -50,17 +53,48 @@ pub struct Loaded {
     pub facts: Facts,
 }
 
-/// Loads everything that is asked for. Under the lock of the log, in a statement after it.
-pub async fn load(connection: &mut AsyncPgConnection, log: LogId, needs: &Needs) -> Result<Loaded, Trouble> {
-    let rows: Vec<Row> = statement(log, needs).load(connection).await?;
-    let mut asked = Asked::new(needs);
-    for row in rows {
-        asked.answer(row)?;
-    }
-    Ok(asked.finish())
+/// Partitions of the changes.
+const PARTITIONS: usize = 64;
+/// Which partition a log is in, asked for once.
+const WHICH: &str = "(SELECT n FROM generate_series(0, 63) AS n WHERE satisfies_hash_partition('scroll.changes'::regclass, 64, n, l.log_id))";
+
+/// Loads what is asked for, each log from its own partition.
+pub struct Loader {
+    anywhere: Arc<str>,
+    partitions: Vec<Arc<str>>,
+    known: Mutex<BTreeMap<LogId, Arc<str>>>,
 }
 
-fn statement(log: LogId, needs: &Needs) -> Statement<'_, Columns> {
+impl Loader {
+    /// No log is known yet.
+    pub fn new() -> Loader {
+        let text = |changes: &str, nth: &str| Arc::from(SQL.replace("{changes}", changes).replace("{nth}", nth));
+        let partitions = (0..PARTITIONS).map(|number| text(&format!("scroll.changes_{number:02}"), "-1")).collect();
+        Loader { anywhere: text("scroll.changes", WHICH), partitions, known: Mutex::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<LogId, Arc<str>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Loads everything that is asked for. Under the lock of the log, in a statement after it.
+    pub async fn load(&self, mut connection: &AsyncPgConnection, log: LogId, needs: &Needs) -> Result<Loaded, Trouble> {
+        let sql = self.known().get(&log).unwrap_or(&self.anywhere).clone();
+        let rows: Vec<Row> = statement(&sql, log, needs).load(&mut connection).await?;
+        let mut asked = Asked::new(needs);
+        for row in rows {
+            if let (0, Ok(partition)) = (row.0, usize::try_from(row.1))
+                && let Some(text) = self.partitions.get(partition)
+            {
+                self.known().insert(log, text.clone());
+            }
+            asked.answer(row)?;
+        }
+        Ok(asked.finish())
+    }
+}
+
+fn statement<'a>(sql: &'a str, log: LogId, needs: &'a Needs) -> Statement<'a, Columns> {
     let log = || Value::Integer(log.0);
     let values = vec![
         log(),
@@ -80,7 +114,7 @@ fn statement(log: LogId, needs: &Needs) -> Statement<'_, Columns> {
         log(),
         Value::Integer(rows_limit(MAX_CASCADE).saturating_add(1)),
     ];
-    Statement::new(SQL, values)
+    Statement::new(sql, values)
 }
 
 /// Everything that was asked, with what is known of it so far.
@@ -108,9 +142,9 @@ impl Asked {
         let nth = usize::try_from(nth).unwrap_or(0).saturating_sub(1);
         let tally = || tally((count.unwrap_or(0), fingerprint.unwrap_or(0)));
         match (kind, number, a, b, c, hash) {
-            (0, seq, Some(epoch), Some(timeline), ..) => {
+            (0, seq, Some(epoch), Some(timeline), Some(xid), _) => {
                 let head = seq_of(seq.unwrap_or(0))?;
-                self.standing = Some(Standing { head, tally: tally(), epoch, timeline });
+                self.standing = Some(Standing { head, tally: tally(), epoch, timeline, xid });
             }
             (1, Some(seq), Some(line), ..) => {
                 let live = Arc::new(Live::stored(seq_of(seq)?, Line::from_stored(&line)));

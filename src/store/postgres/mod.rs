@@ -16,6 +16,7 @@ mod marks;
 mod migrator;
 mod notices;
 mod origin;
+pub mod outbox;
 mod pool;
 mod readers;
 mod reading;
@@ -40,8 +41,10 @@ pub use self::connection::redacted;
 use self::connection::{Connector, Purpose};
 use self::lanes::Lanes;
 use self::lineage::Lineage;
+use self::load::Loader;
 use self::marks::Mark;
 use self::notices::{Channel, Notices};
+use self::outbox::Drains;
 use self::pool::Pool;
 use self::readers::Readers;
 use self::reading::Reading;
@@ -78,6 +81,8 @@ pub struct PostgresStore {
     length: Arc<LineLength>,
     /// The tasks that end with the store.
     tasks: Vec<AbortHandle>,
+    /// None beside a server: that one drains.
+    drains: Option<Arc<Drains>>,
 }
 
 /// Opens the database, with its schema brought up to date. Its tasks run on the runtime of the caller.
@@ -99,7 +104,7 @@ pub async fn open(
     }
     let standby = open_standby(settings, identity, &heads, &metrics).await?;
     let notices = Arc::new(Notices::new(heads.clone(), lineage.clone(), standby.clone()));
-    let channel = Channel::new(connector, &settings.postgres)?;
+    let channel = Channel::new(connector.clone(), &settings.postgres)?;
     let mut tasks = vec![runtime.spawn(notices::run(notices.clone(), channel, metrics.clone())).abort_handle()];
     tasks.extend(standby.clone().map(|standby| runtime.spawn(standby.follow()).abort_handle()));
     let readers = Readers::new(pool.clone(), runtime.clone());
@@ -110,6 +115,7 @@ pub async fn open(
         pool: writing,
         lanes: Lanes::new(),
         lineage: lineage.clone(),
+        loader: Loader::new(),
         notices,
         catalog,
         forget: Mutex::new(ForgetTimer::new(clock.now())),
@@ -117,8 +123,9 @@ pub async fn open(
         metrics,
         max_batch: settings.max_batch,
     });
+    let drains = (settings.mode == OpenMode::Exclusive).then(|| Drains::start(writer.clone(), connector));
     let length = Arc::new(LineLength::new());
-    Ok(PostgresStore { writer, pool, reading, readers, chores, heads, lineage, length, tasks })
+    Ok(PostgresStore { writer, pool, reading, readers, chores, heads, lineage, length, tasks, drains })
 }
 
 /// The standbys, where a URL leads to some.
@@ -318,7 +325,13 @@ impl Store for PostgresStore {
     }
 
     async fn close(&self, deadline: Duration) {
-        if !self.writer.lanes.close(deadline).await {
+        let drained = async {
+            match &self.drains {
+                Some(drains) => drains.stopped(deadline).await,
+                None => true,
+            }
+        };
+        if !futures::future::join(self.writer.lanes.close(deadline), drained).await.eq(&(true, true)) {
             tracing::error!("not all writes ended in time; what was answered is safe");
         }
         self.pool.close();
@@ -333,5 +346,8 @@ impl Store for PostgresStore {
 impl Drop for PostgresStore {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
+        if let Some(drains) = &self.drains {
+            drains.stop();
+        }
     }
 }

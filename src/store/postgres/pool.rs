@@ -22,10 +22,17 @@ const WAIT: Duration = Duration::from_secs(10);
 /// Requests that may wait for a connection; one more is refused at once.
 const MAX_WAITING: i64 = 1_024;
 
+/// A connection, with what is worth knowing of it.
+struct Member {
+    connection: AsyncPgConnection,
+    /// The statement that writes a flight is prepared on it.
+    has_written: bool,
+}
+
 /// A pool of connections.
 pub struct Pool {
     connector: Connector,
-    free: Mutex<Vec<AsyncPgConnection>>,
+    free: Mutex<Vec<Member>>,
     permits: Arc<Semaphore>,
     open: IntGauge,
     waiting: IntGauge,
@@ -48,11 +55,11 @@ impl Pool {
     /// Borrows a connection, waiting for one if need be.
     pub async fn lend(self: &Arc<Pool>, operation: &'static str) -> Result<Lease, StoreError> {
         let permit = self.permit(operation).await?;
-        if let Some(connection) = self.take_free() {
-            return Ok(self.lease(connection, permit));
+        if let Some(member) = self.take_free() {
+            return Ok(self.lease(member, permit));
         }
         let connection = self.connector.connect(Purpose::Work).await?;
-        Ok(self.lease(connection, permit))
+        Ok(self.lease(Member { connection, has_written: false }, permit))
     }
 
     /// How operations are bracketed on these connections.
@@ -60,9 +67,9 @@ impl Pool {
         self.connector.frame(Purpose::Work)
     }
 
-    fn lease(self: &Arc<Pool>, connection: AsyncPgConnection, permit: OwnedSemaphorePermit) -> Lease {
+    fn lease(self: &Arc<Pool>, member: Member, permit: OwnedSemaphorePermit) -> Lease {
         self.open.inc();
-        Lease { connection: Some(connection), pool: self.clone(), _permit: permit }
+        Lease { member: Some(member), pool: self.clone(), _permit: permit }
     }
 
     async fn permit(&self, operation: &'static str) -> Result<OwnedSemaphorePermit, StoreError> {
@@ -81,12 +88,12 @@ impl Pool {
         }
     }
 
-    fn take_free(&self) -> Option<AsyncPgConnection> {
+    fn take_free(&self) -> Option<Member> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some(mut connection) = free.pop() {
+        while let Some(mut member) = free.pop() {
             self.open.dec();
-            if !connection.is_broken() {
-                return Some(connection);
+            if !member.connection.is_broken() {
+                return Some(member);
             }
         }
         None
@@ -123,7 +130,7 @@ impl Drop for Waiting<'_> {
 
 /// A borrowed connection; closed when it is dropped.
 pub struct Lease {
-    connection: Option<AsyncPgConnection>,
+    member: Option<Member>,
     pool: Arc<Pool>,
     _permit: OwnedSemaphorePermit,
 }
@@ -131,12 +138,24 @@ pub struct Lease {
 impl Lease {
     /// The connection.
     pub fn connection(&mut self, operation: &'static str) -> Result<&mut AsyncPgConnection, StoreError> {
-        self.connection.as_mut().ok_or(StoreError::Draining { operation })
+        Ok(&mut self.member.as_mut().ok_or(StoreError::Draining { operation })?.connection)
+    }
+
+    /// True when the statement that writes a flight is prepared, so that another may be sent right behind it.
+    pub fn has_written(&self) -> bool {
+        self.member.as_ref().is_some_and(|member| member.has_written)
+    }
+
+    /// A flight was written. Behind a pooler nothing stays prepared.
+    pub fn note_written(&mut self) {
+        if let Some(member) = &mut self.member {
+            member.has_written = self.pool.frame() == Frame::Session;
+        }
     }
 
     /// True when the other side is gone.
     pub fn is_broken(&mut self) -> bool {
-        self.connection.as_mut().is_none_or(|connection| connection.is_broken())
+        self.member.as_mut().is_none_or(|member| member.connection.is_broken())
     }
 
     /// It is in order and in no transaction: the next one may have it.
@@ -144,10 +163,10 @@ impl Lease {
         if self.pool.permits.is_closed() {
             return;
         }
-        if let Some(connection) = self.connection.take() {
+        if let Some(member) = self.member.take() {
             // It stays open: counted again for the drop of this lease.
             self.pool.open.inc();
-            self.pool.free.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            self.pool.free.lock().unwrap_or_else(PoisonError::into_inner).push(member);
         }
     }
 }

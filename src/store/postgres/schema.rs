@@ -70,6 +70,7 @@ diesel::define_sql_function! {
     #[expect(clippy::too_many_arguments, reason = "one call for a whole flight, and SQL has no structs of arrays")]
     fn write_flight(
         log: BigInt,
+        xid: Nullable<Text>,
         first: BigInt,
         at: BigInt,
         c_resource: Array<Text>,

@@ -2,10 +2,14 @@
 //!
 //! The lock is on the log's row and changes nothing in it, so no dead row versions pile up while somebody
 //! holds a snapshot. The head is read in a statement *after* the one that waited for the lock: only then is
-//! its snapshot newer than the commit of whoever held it before. A round trip costs as much as a small
-//! statement, so there are five: begin and lock; load; (load more;) write; commit.
+//! its snapshot newer than the commit of whoever held it before.
+//!
+//! A round trip costs as much as a small statement, so what does not depend on an answer is sent behind one
+//! another: begin, lock and load; then (load more;) write and commit. A commit that follows a write which
+//! the database refuses rolls back, as it would have been without it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use diesel::result::Error as DieselError;
 use diesel::sql_types::{BigInt, Text};
@@ -13,7 +17,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection as _};
 
 use super::error::{Fault, Trouble, fault_of, while_};
 use super::lineage::Lineage;
-use super::load::{Standing, load};
+use super::load::{Loaded, Loader, Standing};
 use super::marks::Mark;
 use super::pool::{Lease, Pool};
 use super::statement::Statement;
@@ -21,14 +25,29 @@ use super::write;
 use crate::access::LogId;
 use crate::change::{Change, Timestamp};
 use crate::entity::types::Catalog;
-use crate::entity::{Flight, Submission};
+use crate::entity::{Flight, Needs, Submission};
 use crate::store::StoreError;
 use crate::store::flights::{Decided, Deciding};
+
+/// What a decision stands on.
+#[derive(Clone, Copy)]
+pub struct Grounds<'a> {
+    /// The declared types.
+    pub catalog: &'a Arc<Catalog>,
+    /// The history that is written on.
+    pub lineage: &'a Lineage,
+    /// How things are looked up.
+    pub loader: &'a Loader,
+    /// The time of the commit.
+    pub now: Timestamp,
+}
 
 /// A transaction that holds the lock of a log.
 pub struct Transaction {
     lease: Lease,
     log: LogId,
+    /// Where the log stands, once that was read.
+    standing: Option<Standing>,
 }
 
 /// Why a transaction did not come to its end.
@@ -46,6 +65,21 @@ pub enum Failed {
     Unknown(Box<Decided>, StoreError),
 }
 
+impl Failed {
+    /// What to tell whoever waits.
+    pub fn into_error(self) -> StoreError {
+        match self {
+            Failed::Elsewhere => {
+                let source = "the history of the database does not come to rest".into();
+                StoreError::Unavailable { operation: "write", source }
+            }
+            Failed::Again(_, error) | Failed::Refused(error) | Failed::Cause(error) | Failed::Unknown(_, error) => {
+                error
+            }
+        }
+    }
+}
+
 /// Sorts a failure before the commit, where nothing can have happened.
 fn before_commit(operation: &'static str) -> impl Fn(DieselError) -> Failed {
     move |error| match fault_of(&error) {
@@ -59,56 +93,161 @@ fn before_commit(operation: &'static str) -> impl Fn(DieselError) -> Failed {
 impl Transaction {
     /// Begins and waits for the lock. A log that does not exist has no row to lock; the load will say so.
     pub async fn begin(pool: &Arc<Pool>, log: LogId) -> Result<Transaction, Failed> {
+        Transaction::begin_with(pool, log, "").await
+    }
+
+    /// The same for those who wait for the lock only so long.
+    pub async fn begin_within(pool: &Arc<Pool>, log: LogId, wait: Duration) -> Result<Transaction, Failed> {
+        let setting = format!("SET LOCAL lock_timeout = {};", wait.as_millis());
+        Transaction::begin_with(pool, log, &setting).await
+    }
+
+    async fn begin_with(pool: &Arc<Pool>, log: LogId, setting: &str) -> Result<Transaction, Failed> {
         let mut lease = pool.lend("write").await.map_err(Failed::Refused)?;
         let connection = lease.connection("write").map_err(Failed::Refused)?;
-        let begin = pool.frame().begin();
-        let sql = format!("{begin}; SELECT FROM scroll.logs WHERE log_id = {} FOR NO KEY UPDATE", log.0);
-        if let Err(error) = connection.batch_execute(&sql).await {
-            let failed = before_commit("lock a log")(error);
-            if matches!(failed, Failed::Again("connection", _)) {
-                pool.forget_free();
-            }
-            return Err(failed);
+        let locked = connection.batch_execute(&lock_sql(pool, log, setting)).await;
+        locked.map_err(|error| not_locked(pool, error))?;
+        Ok(Transaction { lease, log, standing: None })
+    }
+
+    /// Begins, waits for the lock, and loads what the submissions need, in one go. What they need does not
+    /// depend on where the log stands, and the load has a snapshot of its own, after the lock.
+    pub async fn begin_for(
+        pool: &Arc<Pool>,
+        log: LogId,
+        grounds: Grounds<'_>,
+        submissions: &[&Submission],
+    ) -> Result<(Transaction, Loaded), Failed> {
+        let nowhere = Flight::new(grounds.catalog.clone(), grounds.now, Default::default(), Default::default());
+        let needs = nowhere.foresee(submissions.iter().copied());
+        let mut lease = pool.lend("write").await.map_err(Failed::Refused)?;
+        let connection: &AsyncPgConnection = lease.connection("write").map_err(Failed::Refused)?;
+        let (sql, mut locking) = (lock_sql(pool, log, ""), connection);
+        // In this order: whatever is polled first is sent first.
+        let (locked, loaded) =
+            futures::join!(locking.batch_execute(&sql), grounds.loader.load(connection, log, &needs));
+        locked.map_err(|error| not_locked(pool, error))?;
+        let transaction = Transaction { lease, log, standing: None };
+        match loaded {
+            Ok(loaded) => Ok((transaction, loaded)),
+            Err(trouble) => Err(transaction.roll_back(trouble.into()).await),
         }
-        Ok(Transaction { lease, log })
     }
 
     /// Decides the submissions, writes what comes of it, commits.
     pub async fn carry_out(
         mut self,
-        catalog: &Arc<Catalog>,
-        lineage: &Lineage,
-        now: Timestamp,
+        grounds: Grounds<'_>,
+        loaded: Loaded,
         submissions: Vec<&Submission>,
     ) -> Result<Decided, Failed> {
-        let log = self.log;
-        let connection = self.lease.connection("write").map_err(Failed::Refused)?;
-        let (decided, epoch) = match decide(connection, log, catalog, lineage, now, submissions).await {
-            Ok(decided) => decided,
-            Err(failed) => return Err(self.roll_back(failed).await),
-        };
-        if decided.writes.is_empty() {
-            let nothing = Failed::Refused(StoreError::Draining { operation: "write" });
-            drop(self.roll_back(nothing).await);
-            return Ok(decided);
-        }
-        if let Err(failed) = write::write(connection, log, &decided.writes, now).await {
-            return Err(self.roll_back(failed.into()).await);
-        }
-        match connection.batch_execute("COMMIT").await {
-            Ok(()) => {
-                self.lease.give_back();
-                if let Some(last) = decided.writes.changes.last() {
-                    lineage.seen(log, Mark::of(last, epoch));
-                }
+        match self.decide(grounds, loaded, submissions).await {
+            Ok(decided) if decided.writes.is_empty() => {
+                let nothing = Failed::Refused(StoreError::Draining { operation: "write" });
+                drop(self.roll_back(nothing).await);
                 Ok(decided)
             }
+            // The commit would overtake a statement that must be prepared first.
+            Ok(decided) if self.lease.has_written() => self.write_and_commit(grounds, decided).await,
+            Ok(decided) => match self.write_down(grounds.now, &decided).await {
+                Ok(()) => self.commit(grounds.lineage, decided).await,
+                Err(failed) => Err(self.roll_back(failed).await),
+            },
+            Err(failed) => Err(self.roll_back(failed).await),
+        }
+    }
+
+    /// Decides the submissions and writes what comes of it; whoever asks ends the transaction.
+    pub async fn write(&mut self, grounds: Grounds<'_>, submissions: Vec<&Submission>) -> Result<Decided, Failed> {
+        let nowhere = Flight::new(grounds.catalog.clone(), grounds.now, Default::default(), Default::default());
+        let needs = nowhere.foresee(submissions.iter().copied());
+        let loaded = self.load(grounds, &needs).await?;
+        let decided = self.decide(grounds, loaded, submissions).await?;
+        if !decided.writes.is_empty() {
+            self.write_down(grounds.now, &decided).await?;
+        }
+        Ok(decided)
+    }
+
+    /// The connection, for what else belongs into the transaction.
+    pub fn connection(&mut self) -> Result<&mut AsyncPgConnection, Failed> {
+        self.lease.connection("write").map_err(Failed::Refused)
+    }
+
+    async fn load(&mut self, grounds: Grounds<'_>, needs: &Needs) -> Result<Loaded, Failed> {
+        let log = self.log;
+        Ok(grounds.loader.load(self.connection()?, log, needs).await?)
+    }
+
+    async fn decide(
+        &mut self,
+        grounds: Grounds<'_>,
+        loaded: Loaded,
+        submissions: Vec<&Submission>,
+    ) -> Result<Decided, Failed> {
+        let no_log = || Failed::Refused(StoreError::NotFound { operation: "write" });
+        let standing = self.standing.insert(loaded.standing.ok_or_else(no_log)?);
+        if !grounds.lineage.admits(self.log, &standing.timeline, &standing.epoch, standing.head) {
+            return Err(Failed::Elsewhere);
+        }
+        let flight = Flight::new(grounds.catalog.clone(), grounds.now, standing.head, standing.tally);
+        let mut deciding = Deciding::new(flight, submissions);
+        deciding.learn(loaded.facts);
+        while let Some(needs) = deciding.go_on() {
+            deciding.learn(self.load(grounds, &needs).await?.facts);
+        }
+        deciding.finish().map_err(Failed::Cause)
+    }
+
+    async fn write_down(&mut self, now: Timestamp, decided: &Decided) -> Result<(), Failed> {
+        let (log, xid) = (self.log, self.xid().to_owned());
+        write::write(self.connection()?, log, Some(&xid), &decided.writes, now).await?;
+        self.lease.note_written();
+        Ok(())
+    }
+
+    /// The transaction that holds the lock: what is written must be written in it.
+    fn xid(&self) -> &str {
+        self.standing.as_ref().map_or("", |standing| &standing.xid)
+    }
+
+    async fn write_and_commit(mut self, grounds: Grounds<'_>, decided: Decided) -> Result<Decided, Failed> {
+        let (log, xid) = (self.log, self.xid().to_owned());
+        let connection: &AsyncPgConnection = self.connection()?;
+        let mut committing_too = connection;
+        let (written, committed) = futures::join!(
+            write::write(connection, log, Some(&xid), &decided.writes, grounds.now),
+            committing_too.batch_execute("COMMIT")
+        );
+        match (written, committed) {
+            (Ok(()), Ok(())) => Ok(self.committed(grounds.lineage, decided)),
+            (_, Err(error)) => Err(committing(error, decided)),
+            // The commit has rolled back.
+            (Err(trouble), Ok(())) => {
+                self.lease.give_back();
+                Err(trouble.into())
+            }
+        }
+    }
+
+    /// Ends it with everything that was done in it.
+    pub async fn commit(mut self, lineage: &Lineage, decided: Decided) -> Result<Decided, Failed> {
+        match self.connection()?.batch_execute("COMMIT").await {
+            Ok(()) => Ok(self.committed(lineage, decided)),
             Err(error) => Err(committing(error, decided)),
         }
     }
 
+    fn committed(self, lineage: &Lineage, decided: Decided) -> Decided {
+        if let (Some(last), Some(standing)) = (decided.writes.changes.last(), self.standing) {
+            lineage.seen(self.log, Mark::of(last, standing.epoch));
+        }
+        self.lease.give_back();
+        decided
+    }
+
     /// Gives the lock and the connection back; when that fails, the connection is closed, which does both.
-    async fn roll_back(mut self, failed: Failed) -> Failed {
+    pub async fn roll_back(mut self, failed: Failed) -> Failed {
         if let Ok(connection) = self.lease.connection("roll back")
             && connection.batch_execute("ROLLBACK").await.is_ok()
         {
@@ -140,6 +279,20 @@ impl Transaction {
     }
 }
 
+fn lock_sql(pool: &Pool, log: LogId, setting: &str) -> String {
+    let begin = pool.frame().begin();
+    format!("{begin}; {setting} SELECT FROM scroll.logs WHERE log_id = {} FOR NO KEY UPDATE", log.0)
+}
+
+/// After one connection was found dead, the others most likely are, too.
+fn not_locked(pool: &Pool, error: DieselError) -> Failed {
+    let failed = before_commit("lock a log")(error);
+    if matches!(failed, Failed::Again("connection", _)) {
+        pool.forget_free();
+    }
+    failed
+}
+
 /// Sorts a failure of the commit itself.
 fn committing(error: DieselError, decided: Decided) -> Failed {
     match fault_of(&error) {
@@ -149,31 +302,6 @@ fn committing(error: DieselError, decided: Decided) -> Failed {
         Fault::Busy | Fault::Full => Failed::Refused(while_("commit")(error)),
         Fault::Broken | Fault::TimedOut | Fault::Refused => Failed::Unknown(Box::new(decided), while_("commit")(error)),
     }
-}
-
-async fn decide(
-    connection: &mut AsyncPgConnection,
-    log: LogId,
-    catalog: &Arc<Catalog>,
-    lineage: &Lineage,
-    now: Timestamp,
-    submissions: Vec<&Submission>,
-) -> Result<(Decided, String), Failed> {
-    // What is asked for does not depend on where the log stands, so both come in one answer.
-    let nowhere = Flight::new(catalog.clone(), now, Default::default(), Default::default());
-    let needs = nowhere.foresee(submissions.iter().copied());
-    let loaded = load(connection, log, &needs).await?;
-    let standing = loaded.standing.ok_or(Failed::Refused(StoreError::NotFound { operation: "write" }))?;
-    let Standing { head, tally, epoch, timeline } = standing;
-    if !lineage.admits(log, &timeline, &epoch, head) {
-        return Err(Failed::Elsewhere);
-    }
-    let mut deciding = Deciding::new(Flight::new(catalog.clone(), now, head, tally), submissions);
-    deciding.learn(loaded.facts);
-    while let Some(needs) = deciding.go_on() {
-        deciding.learn(load(connection, log, &needs).await?.facts);
-    }
-    Ok((deciding.finish().map_err(Failed::Cause)?, epoch))
 }
 
 impl From<Trouble> for Failed {

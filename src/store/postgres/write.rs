@@ -11,7 +11,7 @@ use crate::access::LogId;
 use crate::change::{Bucket, Change, EntityKey, Seq, Timestamp};
 use crate::entity::{Link, Remembered, RequestKey, Writes};
 use crate::store::StoreError;
-use crate::store::columns::{answer_to_db, corrupt, count_to_db};
+use crate::store::columns::{answer_to_db, count_to_db};
 
 /// Changes, column by column.
 #[derive(Default)]
@@ -113,10 +113,11 @@ impl<'a> Answers<'a> {
     }
 }
 
-/// Writes a flight down.
+/// Writes a flight down, in this transaction or not at all.
 pub async fn write(
-    connection: &mut AsyncPgConnection,
+    connection: &AsyncPgConnection,
     log: LogId,
+    xid: Option<&str>,
     writes: &Writes,
     now: Timestamp,
 ) -> Result<(), Trouble> {
@@ -125,11 +126,8 @@ pub async fn write(
     links.add(&writes.links_come, true);
     let answers = Answers::new(&writes.remembered)?;
     let first = first_of(&writes.changes);
-    let written = call(connection, (log, first, now), Changes::new(&writes.changes), links, answers).await?;
-    if usize::try_from(written) == Ok(writes.changes.len()) {
-        return Ok(());
-    }
-    Err(corrupt("write", format!("{written} changes were written instead of {}", writes.changes.len())).into())
+    let answered = call(connection, (log, xid, first, now), Changes::new(&writes.changes), links, answers).await;
+    Ok(answered.map(drop)?)
 }
 
 /// The number that the flight begins with; any when it has no change.
@@ -141,21 +139,22 @@ fn first_of(changes: &[Change]) -> Seq {
 }
 
 /// Writes links down, and nothing else.
-pub async fn write_links(connection: &mut AsyncPgConnection, log: LogId, links: Links<'_>) -> Result<(), StoreError> {
+pub async fn write_links(connection: &AsyncPgConnection, log: LogId, links: Links<'_>) -> Result<(), StoreError> {
     let nothing = (Changes::default(), Answers::default());
-    let at = (log, Seq::ZERO, Timestamp::from_micros(0));
+    let at = (log, None, Seq::ZERO, Timestamp::from_micros(0));
     call(connection, at, nothing.0, links, nothing.1).await.map(drop).map_err(while_("write links"))
 }
 
 async fn call(
-    connection: &mut AsyncPgConnection,
-    (log, first, now): (LogId, Seq, Timestamp),
+    mut connection: &AsyncPgConnection,
+    (log, xid, first, now): (LogId, Option<&str>, Seq, Timestamp),
     changes: Changes<'_>,
     links: Links<'_>,
     answers: Answers<'_>,
 ) -> QueryResult<i32> {
     let call = write_flight(
         log.0,
+        xid,
         first.get(),
         now.as_micros(),
         changes.resource,
@@ -181,5 +180,5 @@ async fn call(
         answers.body_hash,
         answers.answer,
     );
-    diesel::select(call).get_result(connection).await
+    diesel::select(call).get_result(&mut connection).await
 }

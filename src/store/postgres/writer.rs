@@ -1,9 +1,9 @@
 //! The tasks that write: one for each log that has work, a few of them in a transaction at a time.
 //!
-//! A task borrows a connection, takes the lock of its log, and only then takes what waits, so a batch is
-//! whatever came in until the last moment (DESIGN section 3). There is no timer. Tasks run on the runtime
-//! that opened the store, whatever becomes of those who asked: a client that goes away cannot leave a
-//! transaction open.
+//! A task takes whatever came in while the last commit was on its way, and asks for the lock of the log and
+//! for what the decisions need in one go (DESIGN section 3). There is no timer. Tasks run on the runtime that
+//! opened the store, whatever becomes of those who asked: a client that goes away cannot leave a transaction
+//! open.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,10 +16,11 @@ use tokio::sync::{Mutex, oneshot};
 use super::error::{gone, while_};
 use super::lanes::Lanes;
 use super::lineage::Lineage;
+use super::load::Loader;
 use super::notices::Notices;
 use super::pool::Pool;
 use super::statement::Statement;
-use super::transaction::{Failed, Transaction};
+use super::transaction::{Failed, Grounds, Transaction};
 use crate::access::LogId;
 use crate::change::Change;
 use crate::change::time::Clock;
@@ -50,6 +51,8 @@ pub struct Writer {
     pub lanes: Lanes,
     /// The history that is written on.
     pub lineage: Arc<Lineage>,
+    /// How things are looked up.
+    pub loader: Loader,
     /// Told of every commit.
     pub notices: Arc<Notices>,
     /// The declared types.
@@ -91,17 +94,28 @@ impl Writer {
         guard.is_needed = false;
     }
 
+    /// What waits flies, and is cut in two when one of the jobs is the cause of its failure.
     async fn fly(&self, log: LogId) {
-        let begun = Instant::now();
-        match self.begin(log).await {
-            Ok(transaction) => {
-                let jobs = self.counted(self.lanes.board(log, self.max_batch));
-                self.carry_out(log, transaction, jobs, begun).await;
+        let mut waiting = vec![self.counted(self.lanes.board(log, self.max_batch))];
+        while let Some(jobs) = waiting.pop() {
+            let begun = Instant::now();
+            self.metrics.batch_size.observe(observed(jobs.len()));
+            let flown = self.attempts(log, &jobs).await;
+            self.metrics.commit_seconds.observe(begun.elapsed().as_secs_f64());
+            match flown {
+                Ok(decided) => self.land(log, jobs, decided),
+                Err(Fell::Some(error)) if jobs.len() > 1 => {
+                    tracing::debug!(%error, "a flight is cut in two");
+                    let (first, second) = halves(jobs);
+                    waiting.extend([second, first]);
+                }
+                Err(Fell::Some(error) | Fell::Everybody(error)) => fail_all(jobs, error, &self.metrics),
+                Err(Fell::Unreachable(error)) => {
+                    let behind = waiting.drain(..).flatten();
+                    let jobs = jobs.into_iter().chain(behind).chain(self.counted(self.lanes.clear(log)));
+                    fail_all(jobs.collect(), error, &self.metrics);
+                }
             }
-            Err(error @ StoreError::Unavailable { .. }) => {
-                fail_all(self.counted(self.lanes.clear(log)), error, &self.metrics);
-            }
-            Err(error) => fail_all(self.counted(self.lanes.board(log, self.max_batch)), error, &self.metrics),
         }
     }
 
@@ -110,79 +124,49 @@ impl Writer {
         jobs
     }
 
-    /// A transaction under the lock of the log; a connection that had died in the pool is replaced.
-    async fn begin(&self, log: LogId) -> Result<Transaction, StoreError> {
-        let mut attempt = 1;
-        loop {
-            match Transaction::begin(&self.pool, log).await {
-                Ok(transaction) => return Ok(transaction),
-                Err(Failed::Again(reason, _)) if attempt < MAX_ATTEMPTS => self.again(reason),
-                Err(failed) => return Err(failed.into_error()),
-            }
-            attempt += 1;
-        }
-    }
-
     fn again(&self, reason: &'static str) {
         tracing::debug!(reason, "a write transaction begins again");
         self.metrics.database_retries.with_label_values(&[reason]).inc();
     }
 
-    /// Flies the jobs, and cuts the flight in two when one of them is the cause of its failure.
-    async fn carry_out(&self, log: LogId, transaction: Transaction, jobs: Vec<Job>, begun: Instant) {
-        let (mut waiting, mut transaction, mut begun) = (vec![jobs], Some(transaction), begun);
-        while let Some(jobs) = waiting.pop() {
-            self.metrics.batch_size.observe(observed(jobs.len()));
-            let flown = self.attempts(log, transaction.take(), &jobs).await;
-            self.metrics.commit_seconds.observe(begun.elapsed().as_secs_f64());
-            begun = Instant::now();
-            match flown {
-                Ok(decided) => self.land(log, jobs, decided),
-                Err((error, true)) if jobs.len() > 1 => {
-                    tracing::debug!(%error, "a flight is cut in two");
-                    let (first, second) = halves(jobs);
-                    waiting.extend([second, first]);
-                }
-                Err((error, _)) => fail_all(jobs, error, &self.metrics),
-            }
-        }
+    /// What is decided now stands on this.
+    pub fn grounds(&self) -> Grounds<'_> {
+        Grounds { catalog: &self.catalog, lineage: &self.lineage, loader: &self.loader, now: self.clock.now() }
     }
 
-    /// Carries the jobs out, several times if need be. The error says whether one of them is its cause.
-    async fn attempts(
-        &self,
-        log: LogId,
-        mut begun: Option<Transaction>,
-        jobs: &[Job],
-    ) -> Result<Decided, (StoreError, bool)> {
+    /// Carries the jobs out, several times if need be.
+    async fn attempts(&self, log: LogId, jobs: &[Job]) -> Result<Decided, Fell> {
         let mut attempt = 1;
         loop {
-            let transaction = match begun.take() {
-                Some(transaction) => transaction,
-                None => self.begin(log).await.map_err(|error| (error, false))?,
-            };
-            let submissions = jobs.iter().map(|job| &job.submission).collect();
-            match transaction.carry_out(&self.catalog, &self.lineage, self.clock.now(), submissions).await {
+            match self.attempt(log, jobs).await {
                 Ok(decided) => return Ok(decided),
-                Err(Failed::Again(reason, _)) if attempt < MAX_ATTEMPTS => self.again(reason),
-                Err(Failed::Elsewhere) if attempt < MAX_ATTEMPTS => {
+                Err(Fall::Begin(Failed::Again(reason, _)) | Fall::Flight(Failed::Again(reason, _)))
+                    if attempt < MAX_ATTEMPTS =>
+                {
+                    self.again(reason);
+                }
+                Err(Fall::Flight(Failed::Elsewhere)) if attempt < MAX_ATTEMPTS => {
                     self.again("history");
-                    self.lineage.compare().await.map_err(|error| (error, false))?;
+                    self.lineage.compare().await.map_err(Fell::Everybody)?;
                 }
-                Err(Failed::Unknown(decided, error)) => match self.happened(log, &decided, error).await {
-                    Ok(true) => return Ok(*decided),
-                    Ok(false) if attempt < MAX_ATTEMPTS => self.again("connection"),
-                    Ok(false) => return Err((gone("commit"), false)),
-                    Err(error) => return Err((error, false)),
-                },
-                Err(Failed::Cause(error)) => {
-                    let is_one = is_about_one_of_them(&error) || matches!(error, StoreError::Unavailable { .. });
-                    return Err((error, is_one));
+                Err(Fall::Flight(Failed::Unknown(decided, error))) => {
+                    match self.happened(log, &decided, error).await.map_err(Fell::Everybody)? {
+                        true => return Ok(*decided),
+                        false if attempt < MAX_ATTEMPTS => self.again("connection"),
+                        false => return Err(Fell::Everybody(gone("commit"))),
+                    }
                 }
-                Err(failed) => return Err((failed.into_error(), false)),
+                Err(fall) => return Err(fall.into()),
             }
             attempt += 1;
         }
+    }
+
+    async fn attempt(&self, log: LogId, jobs: &[Job]) -> Result<Decided, Fall> {
+        let submissions: Vec<&Submission> = jobs.iter().map(|job| &job.submission).collect();
+        let begun = Transaction::begin_for(&self.pool, log, self.grounds(), &submissions).await;
+        let (transaction, loaded) = begun.map_err(Fall::Begin)?;
+        transaction.carry_out(self.grounds(), loaded, submissions).await.map_err(Fall::Flight)
     }
 
     /// The answer to a commit was lost: did it happen? When that cannot be found out, nobody is told that
@@ -248,6 +232,41 @@ impl Writer {
     }
 }
 
+/// Where one attempt failed.
+enum Fall {
+    /// Before anything was decided.
+    Begin(Failed),
+    /// After that.
+    Flight(Failed),
+}
+
+/// Why a flight did not arrive.
+enum Fell {
+    /// One or some of the jobs are the cause.
+    Some(StoreError),
+    /// None of them is.
+    Everybody(StoreError),
+    /// The database does not answer: whoever waits should not wait once more.
+    Unreachable(StoreError),
+}
+
+impl From<Fall> for Fell {
+    fn from(fall: Fall) -> Fell {
+        match fall {
+            Fall::Flight(Failed::Cause(error)) if may_be_one(&error) => Fell::Some(error),
+            Fall::Flight(failed) => Fell::Everybody(failed.into_error()),
+            Fall::Begin(failed) => match failed.into_error() {
+                error @ StoreError::Unavailable { .. } => Fell::Unreachable(error),
+                error => Fell::Everybody(error),
+            },
+        }
+    }
+}
+
+fn may_be_one(error: &StoreError) -> bool {
+    is_about_one_of_them(error) || matches!(error, StoreError::Unavailable { .. })
+}
+
 /// Lets everybody go when a task ends by a panic or with the runtime.
 struct Abandon<'a> {
     writer: &'a Writer,
@@ -260,20 +279,6 @@ impl Drop for Abandon<'_> {
         if self.is_needed {
             tracing::error!("a writing task ended before its work");
             self.writer.lanes.abandon(self.log);
-        }
-    }
-}
-
-impl Failed {
-    fn into_error(self) -> StoreError {
-        match self {
-            Failed::Elsewhere => {
-                let source = "the history of the database does not come to rest".into();
-                StoreError::Unavailable { operation: "write", source }
-            }
-            Failed::Again(_, error) | Failed::Refused(error) | Failed::Cause(error) | Failed::Unknown(_, error) => {
-                error
-            }
         }
     }
 }

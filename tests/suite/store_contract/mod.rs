@@ -13,6 +13,7 @@ mod lineage;
 mod lines;
 mod numbering;
 mod opening;
+mod outbox;
 mod postgres;
 mod references;
 mod scans;
