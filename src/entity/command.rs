@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Preconditions, Refusal, Refused, RequestKey};
-use crate::change::{EntityKey, Json, Line, Resource, Seq};
+use crate::change::{EntityKey, Json, Line, Resource, Seq, Verb};
 
 /// One thing to do to one entity.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +30,18 @@ pub enum Operation {
     Delete,
     /// Carry out a declared transition.
     Action(String),
+    /// Take down what an application did in a transaction of its own.
+    Record(Record),
+}
+
+/// What an application's own database did to an entity. It is a fact already, so it is not asked whether it
+/// was allowed; only its form is held against the declared type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The state after it; `None` when the entity is gone.
+    pub data: Option<Arc<Json>>,
+    /// What the line says; `None` for `created`, `updated` or `deleted`.
+    pub verb: Option<Verb>,
 }
 
 /// One request to write: all of it happens, or nothing.
@@ -138,6 +150,7 @@ impl fmt::Display for Operation {
             Operation::Patch(_) => "patch",
             Operation::Delete => "delete",
             Operation::Action(_) => "action",
+            Operation::Record(_) => "record",
         })
     }
 }

@@ -57,6 +57,7 @@ pub fn decide(state: &State, command: &Command, bounds: &Bounds) -> Result<Decis
         Operation::Patch(patch) => merge(state, declared, command, bounds, patch),
         Operation::Delete => delete(state, declared, command, bounds),
         Operation::Action(name) => act(state, declared, command, bounds, name),
+        Operation::Record(record) => super::record::take_down(state, declared, command, record),
     }
 }
 
@@ -189,16 +190,23 @@ fn check_content(
     key: &EntityKey,
     data: &Json,
 ) -> Result<(), Undecided> {
-    if data.as_object().is_none() {
-        let reason = format!("an object is due, and this is {}", data.kind());
-        let errors = vec![Violation { pointer: String::new(), reason }];
-        return Err(Refusal::SchemaViolation { errors }.into());
-    }
-    if let Some(declared) = declared {
-        declared.validate(data).map_err(|errors| Refusal::SchemaViolation { errors })?;
+    check_form(declared, data)?;
+    if declared.is_some() {
         check_references(state, key, data)?;
     }
     Ok(())
+}
+
+/// The state is an object, and what the declared schema asks for.
+pub fn check_form(declared: Option<&ResourceType>, data: &Json) -> Result<(), Refusal> {
+    if data.as_object().is_none() {
+        let reason = format!("an object is due, and this is {}", data.kind());
+        return Err(Refusal::SchemaViolation { errors: vec![Violation { pointer: String::new(), reason }] });
+    }
+    match declared {
+        Some(declared) => declared.validate(data).map_err(|errors| Refusal::SchemaViolation { errors }),
+        None => Ok(()),
+    }
 }
 
 /// Every reference points to a live entity. An entity may point to itself: it lives once it is written.
@@ -238,12 +246,14 @@ fn with_members_set(before: &Json, action: &Action) -> Json {
     Json::Object(members)
 }
 
-fn written(command: &Command, verb: Verb, data: Arc<Json>, is_created: bool) -> Decision {
+/// A decision to write this state.
+pub fn written(command: &Command, verb: Verb, data: Arc<Json>, is_created: bool) -> Decision {
     let effect = Effect { key: command.key.clone(), verb, after: After::Live(data) };
     Decision { effects: vec![effect], is_created }
 }
 
-fn replaced(command: &Command, verb: Verb, before: &Arc<Json>, after: Arc<Json>) -> Decision {
+/// A decision to write this state where it differs from the one before.
+pub fn replaced(command: &Command, verb: Verb, before: &Arc<Json>, after: Arc<Json>) -> Decision {
     if *before == after {
         return Decision { effects: Vec::new(), is_created: false };
     }

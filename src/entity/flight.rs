@@ -116,6 +116,8 @@ impl Flight {
                 action.is_some_and(|action| action.deletes)
             }
             Operation::Delete => true,
+            // It takes nothing with it, and its references are not looked up.
+            Operation::Record(_) => false,
         };
         if is_delete && !catalog.referrers(&key.resource).is_empty() {
             // What will be refused needs nothing.

@@ -12,12 +12,13 @@ mod decide;
 mod flight;
 pub mod idempotency;
 pub mod precondition;
+mod record;
 mod refusal;
 mod state;
 pub mod types;
 
 pub use cascade::{MAX_CASCADE, MAX_GENERATIONS};
-pub use command::{Answer, Bounds, Command, IdempotentRequest, Operation, Outcome, Submission, Work};
+pub use command::{Answer, Bounds, Command, IdempotentRequest, Operation, Outcome, Record, Submission, Work};
 pub use decide::{After, Decision, Effect, decide};
 pub use flight::{Flight, Writes};
 pub use idempotency::{Remembered, RequestKey};

@@ -166,3 +166,38 @@ fn an_action_that_deletes_keeps_what_it_declares() {
         ("switched", After::Live(json(r#"{"x":1.0,"status":"off"}"#)))
     );
 }
+
+fn record(resource: &str, id: &str, data: Option<&str>, verb: Option<&str>) -> Command {
+    let verb = verb.map(|verb| Verb::parse(verb).unwrap());
+    command(resource, id, Operation::Record(Record { data: data.map(json), verb }))
+}
+
+fn effects(state: &State, command: Command) -> Vec<(String, bool)> {
+    let decided = decide(state, &command, &Bounds::default()).unwrap();
+    let told = |effect: Effect| (effect.verb.to_string(), matches!(effect.after, After::Live(_)));
+    decided.effects.into_iter().map(told).collect()
+}
+
+#[test]
+fn what_an_application_did_is_written_down_and_only_its_form_is_judged() {
+    let known = state(
+        vec![
+            absent("file", "f"),
+            absent("note", "none"),
+            live("folder", "held", 6, "{}"),
+            live("guarded", "g", 5, r#"{"status":"off"}"#),
+        ],
+        vec![],
+    );
+    let was = |verb: &str, is_live: bool| vec![(verb.to_owned(), is_live)];
+    // Neither missing references, nor those that point to it, nor preconditions: nothing of them is even known.
+    assert_eq!(effects(&known, record("file", "f", Some(r#"{"folder":"nowhere"}"#), None)), was("created", true));
+    assert_eq!(effects(&known, record("folder", "held", None, None)), was("deleted", false));
+    assert_eq!(effects(&known, record("guarded", "g", Some(r#"{"status":"on"}"#), None)), was("updated", true));
+    assert_eq!(effects(&known, record("folder", "held", None, Some("expired"))), was("expired", false));
+    assert_eq!(effects(&known, record("guarded", "g", Some(r#"{"status":"off"}"#), Some("again"))), vec![]);
+    let schema = |data| refusal(&known, record("guarded", "g", Some(data), None));
+    assert!(matches!(schema(r#"{"status":"broken"}"#), Refusal::SchemaViolation { .. }));
+    assert!(matches!(schema("[]"), Refusal::SchemaViolation { .. }));
+    assert!(matches!(refusal(&known, record("note", "none", None, None)), Refusal::EntityNotFound { .. }));
+}
