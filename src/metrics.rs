@@ -2,7 +2,8 @@
 
 use prometheus::proto::{Metric, MetricFamily};
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
+    Encoder, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
 };
 
 /// Batch sizes worth telling apart; the largest flight is 256 submissions by default.
@@ -45,6 +46,14 @@ pub struct Metrics {
     pub database_retries: IntCounterVec,
     /// How often the connection that tells heads between servers was opened again.
     pub listen_reconnects: IntCounter,
+    /// Rows of the outbox that this server has seen and not drained, by `log`; at most one page of them.
+    pub outbox_waiting: IntGaugeVec,
+    /// How long the oldest of them waits, by `log`.
+    pub outbox_oldest: GaugeVec,
+    /// Rows of the outbox that were carried out.
+    pub outbox_drained: IntCounter,
+    /// Rows of the outbox that could not become a change.
+    pub outbox_refused: IntCounter,
 }
 
 impl std::fmt::Debug for Metrics {
@@ -103,6 +112,16 @@ impl Metrics {
                 "scroll_listen_reconnects_total",
                 "Reconnects of the connection that tells heads between servers",
             )?,
+            outbox_waiting: IntGaugeVec::new(
+                Opts::new("scroll_outbox_waiting", "Rows of the outbox seen and not drained, by log"),
+                &["log"],
+            )?,
+            outbox_oldest: GaugeVec::new(
+                Opts::new("scroll_outbox_oldest_seconds", "How long the oldest of them waits, by log"),
+                &["log"],
+            )?,
+            outbox_drained: IntCounter::new("scroll_outbox_drained_total", "Rows of the outbox carried out")?,
+            outbox_refused: IntCounter::new("scroll_outbox_refused_total", "Rows of the outbox set aside")?,
             registry,
         };
         metrics.register()?;
@@ -126,7 +145,11 @@ impl Metrics {
         registry.register(Box::new(self.database_waiting.clone()))?;
         registry.register(Box::new(self.database_waits.clone()))?;
         registry.register(Box::new(self.database_retries.clone()))?;
-        registry.register(Box::new(self.listen_reconnects.clone()))
+        registry.register(Box::new(self.listen_reconnects.clone()))?;
+        registry.register(Box::new(self.outbox_waiting.clone()))?;
+        registry.register(Box::new(self.outbox_oldest.clone()))?;
+        registry.register(Box::new(self.outbox_drained.clone()))?;
+        registry.register(Box::new(self.outbox_refused.clone()))
     }
 
     /// The text that a scraper reads.

@@ -23,7 +23,10 @@ use crate::store::columns::bad_name;
 use crate::store::{OpenError, OpenMode, StoreError};
 
 /// Every migration, in order. Forward only.
-const MIGRATIONS: [(&str, &str); 1] = [("0001", include_str!("../../../migrations/postgres/0001_log/up.sql"))];
+const MIGRATIONS: [(&str, &str); 2] = [
+    ("0001", include_str!("../../../migrations/postgres/0001_log/up.sql")),
+    ("0002", include_str!("../../../migrations/postgres/0002_outbox/up.sql")),
+];
 
 /// The advisory lock of the schema: "scroll" in ASCII. Other applications of the database take others.
 const LOCK: i64 = 0x7363_726f_6c6c;

@@ -13,6 +13,7 @@ mod lanes;
 mod load;
 mod migrator;
 mod notices;
+pub mod outbox;
 mod pool;
 mod readers;
 mod scan;
@@ -34,6 +35,7 @@ pub use self::connection::redacted;
 use self::connection::{Connector, Purpose};
 use self::lanes::Lanes;
 use self::notices::Notices;
+use self::outbox::Drains;
 use self::pool::Pool;
 use self::readers::Readers;
 use self::scan::LineLength;
@@ -62,6 +64,8 @@ pub struct PostgresStore {
     heads: Arc<Heads>,
     length: Arc<LineLength>,
     exchange: AbortHandle,
+    /// None beside a server: that one drains.
+    drains: Option<Arc<Drains>>,
 }
 
 /// Opens the database, with its schema brought up to date. Its tasks run on the runtime of the caller.
@@ -78,7 +82,7 @@ pub async fn open(
     let writing = Pool::new("write", connector.clone(), WRITERS, &metrics);
     let heads = Arc::new(Heads::new(metrics.clone()));
     let notices = Arc::new(Notices::new(heads.clone()));
-    let exchange = runtime.spawn(notices::run(notices.clone(), connector, metrics.clone())).abort_handle();
+    let exchange = runtime.spawn(notices::run(notices.clone(), connector.clone(), metrics.clone())).abort_handle();
     let writer = Arc::new(Writer {
         runtime: runtime.clone(),
         pool: writing.clone(),
@@ -90,8 +94,10 @@ pub async fn open(
         metrics,
         max_batch: settings.max_batch,
     });
+    let drains = (settings.mode == OpenMode::Exclusive).then(|| Drains::start(writer.clone(), connector));
     Ok(PostgresStore {
         writer,
+        drains,
         readers: Readers::new(reading.clone(), runtime.clone()),
         chores: Readers::new(writing, runtime),
         reading,
@@ -258,7 +264,13 @@ impl Store for PostgresStore {
     }
 
     async fn close(&self, deadline: Duration) {
-        if !self.writer.lanes.close(deadline).await {
+        let drained = async {
+            match &self.drains {
+                Some(drains) => drains.stopped(deadline).await,
+                None => true,
+            }
+        };
+        if !futures::future::join(self.writer.lanes.close(deadline), drained).await.eq(&(true, true)) {
             tracing::error!("not all writes ended in time; what was answered is safe");
         }
         self.reading.close();
@@ -270,5 +282,8 @@ impl Store for PostgresStore {
 impl Drop for PostgresStore {
     fn drop(&mut self) {
         self.exchange.abort();
+        if let Some(drains) = &self.drains {
+            drains.stop();
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! statement, so there are five: begin and lock; load; (load more;) write; commit.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use diesel::result::Error as DieselError;
 use diesel::sql_types::{BigInt, Text};
@@ -41,6 +42,17 @@ pub enum Failed {
     Unknown(Box<Decided>, StoreError),
 }
 
+impl Failed {
+    /// What to tell whoever waits.
+    pub fn into_error(self) -> StoreError {
+        match self {
+            Failed::Again(_, error) | Failed::Refused(error) | Failed::Cause(error) | Failed::Unknown(_, error) => {
+                error
+            }
+        }
+    }
+}
+
 /// Sorts a failure before the commit, where nothing can have happened.
 fn before_commit(operation: &'static str) -> impl Fn(DieselError) -> Failed {
     move |error| match fault_of(&error) {
@@ -54,10 +66,21 @@ fn before_commit(operation: &'static str) -> impl Fn(DieselError) -> Failed {
 impl Transaction {
     /// Begins and waits for the lock. A log that does not exist has no row to lock; the load will say so.
     pub async fn begin(pool: &Arc<Pool>, log: LogId) -> Result<Transaction, Failed> {
+        Transaction::begin_with(pool, log, "").await
+    }
+
+    /// The same for those who wait for the lock only so long.
+    pub async fn begin_within(pool: &Arc<Pool>, log: LogId, wait: Duration) -> Result<Transaction, Failed> {
+        let setting = format!("SET LOCAL lock_timeout = {};", wait.as_millis());
+        Transaction::begin_with(pool, log, &setting).await
+    }
+
+    async fn begin_with(pool: &Arc<Pool>, log: LogId, setting: &str) -> Result<Transaction, Failed> {
         let mut lease = pool.lend("write").await.map_err(Failed::Refused)?;
         let connection = lease.connection("write").map_err(Failed::Refused)?;
         let sql = format!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT FROM scroll.logs WHERE log_id = {} FOR NO KEY UPDATE",
+            "BEGIN ISOLATION LEVEL READ COMMITTED; {setting} \
+             SELECT FROM scroll.logs WHERE log_id = {} FOR NO KEY UPDATE",
             log.0
         );
         if let Err(error) = connection.batch_execute(&sql).await {
@@ -77,21 +100,41 @@ impl Transaction {
         now: Timestamp,
         submissions: Vec<&Submission>,
     ) -> Result<Decided, Failed> {
+        match self.write(catalog, now, submissions).await {
+            Ok(decided) if decided.writes.is_empty() => {
+                let nothing = Failed::Refused(StoreError::Draining { operation: "write" });
+                drop(self.roll_back(nothing).await);
+                Ok(decided)
+            }
+            Ok(decided) => self.commit(decided).await,
+            Err(failed) => Err(self.roll_back(failed).await),
+        }
+    }
+
+    /// Decides the submissions and writes what comes of it; whoever asks ends the transaction.
+    pub async fn write(
+        &mut self,
+        catalog: &Arc<Catalog>,
+        now: Timestamp,
+        submissions: Vec<&Submission>,
+    ) -> Result<Decided, Failed> {
         let log = self.log;
-        let connection = self.lease.connection("write").map_err(Failed::Refused)?;
-        let decided = match decide(connection, log, catalog, now, submissions).await {
-            Ok(decided) => decided,
-            Err(failed) => return Err(self.roll_back(failed).await),
-        };
-        if decided.writes.is_empty() {
-            let nothing = Failed::Refused(StoreError::Draining { operation: "write" });
-            drop(self.roll_back(nothing).await);
-            return Ok(decided);
+        let connection = self.connection()?;
+        let decided = decide(connection, log, catalog, now, submissions).await?;
+        if !decided.writes.is_empty() {
+            write::write(connection, log, &decided.writes, now).await?;
         }
-        if let Err(failed) = write::write(connection, log, &decided.writes, now).await {
-            return Err(self.roll_back(failed.into()).await);
-        }
-        match connection.batch_execute("COMMIT").await {
+        Ok(decided)
+    }
+
+    /// The connection, for what else belongs into the transaction.
+    pub fn connection(&mut self) -> Result<&mut AsyncPgConnection, Failed> {
+        self.lease.connection("write").map_err(Failed::Refused)
+    }
+
+    /// Ends it with everything that was done in it.
+    pub async fn commit(mut self, decided: Decided) -> Result<Decided, Failed> {
+        match self.connection()?.batch_execute("COMMIT").await {
             Ok(()) => {
                 self.lease.give_back();
                 Ok(decided)
@@ -101,7 +144,7 @@ impl Transaction {
     }
 
     /// Gives the lock and the connection back; when that fails, the connection is closed, which does both.
-    async fn roll_back(mut self, failed: Failed) -> Failed {
+    pub async fn roll_back(mut self, failed: Failed) -> Failed {
         if let Ok(connection) = self.lease.connection("roll back")
             && connection.batch_execute("ROLLBACK").await.is_ok()
         {

@@ -252,13 +252,3 @@ impl Drop for Abandon<'_> {
         }
     }
 }
-
-impl Failed {
-    fn into_error(self) -> StoreError {
-        match self {
-            Failed::Again(_, error) | Failed::Refused(error) | Failed::Cause(error) | Failed::Unknown(_, error) => {
-                error
-            }
-        }
-    }
-}

@@ -12,6 +12,7 @@ mod idempotency;
 mod lines;
 mod numbering;
 mod opening;
+mod outbox;
 mod postgres;
 mod references;
 mod scans;

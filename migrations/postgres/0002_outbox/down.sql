@@ -1,0 +1,2 @@
+-- Forward only: a log that could be taken away by mistake would not be one.
+SELECT 1;
