@@ -3,6 +3,7 @@
 //! Every command has arguments (raw text, as clap reads it) and a job (checked settings). Between them
 //! lies `configure`, which reports all faults at once; nothing is opened or written before it is clean.
 
+mod capture;
 mod check;
 mod database;
 mod error;
@@ -10,7 +11,10 @@ mod import;
 mod keys;
 mod logs;
 mod machines;
+mod outbox;
+mod release;
 mod serve;
+mod session;
 mod terminal;
 mod types;
 mod welcome;
@@ -66,6 +70,13 @@ enum Command {
     /// Make and list logs, one for each account
     #[command(subcommand)]
     Logs(logs::LogsCommand),
+    /// Capture a table of an application: its changes become lines (PostgreSQL)
+    Capture(capture::CaptureArgs),
+    /// Let go of a captured table (PostgreSQL)
+    Release(release::ReleaseArgs),
+    /// Look after what applications wrote in their own transactions (PostgreSQL)
+    #[command(subcommand)]
+    Outbox(outbox::OutboxCommand),
     /// Look at files of declared resource types
     #[command(subcommand)]
     Types(types::TypesCommand),
@@ -83,6 +94,12 @@ pub enum Job {
     Keys(keys::Keys),
     /// `scroll logs …`
     Logs(logs::Logs),
+    /// `scroll capture`
+    Capture(capture::CaptureJob),
+    /// `scroll release`
+    Release(release::Release),
+    /// `scroll outbox …`
+    Outbox(outbox::Outbox),
     /// `scroll types …`
     Types(types::TypesCommand),
 }
@@ -109,6 +126,9 @@ impl Command {
             Command::Check(args) => args.configure().map(Job::Check),
             Command::Keys(command) => command.configure().map(Job::Keys),
             Command::Logs(command) => command.configure().map(Job::Logs),
+            Command::Capture(args) => args.configure().map(Job::Capture),
+            Command::Release(args) => args.configure().map(Job::Release),
+            Command::Outbox(command) => command.configure().map(Job::Outbox),
             Command::Types(command) => Ok(Job::Types(command)),
         }
     }
@@ -128,6 +148,9 @@ impl Job {
                 Job::Check(job) => job.run().await,
                 Job::Keys(job) => job.run().await,
                 Job::Logs(job) => job.run().await,
+                Job::Capture(job) => job.run().await,
+                Job::Release(job) => job.run().await,
+                Job::Outbox(job) => job.run().await,
                 Job::Types(command) => command.run(),
             }
         });

@@ -34,6 +34,13 @@ fn plain_commands_need_no_settings() {
         "keys revoke 1",
         "keys create --log * --scope read --scope admin",
         "keys create --log a --scope write --resource customer --expires-in 30d --name x",
+        "capture public.t --resource row --id id --database-url postgres://db/x",
+        "capture t --resource row --id id --columns id,n --log acme --backfill --chunk 10000",
+        "release public.t",
+        "outbox list --json",
+        "outbox retry 7",
+        "outbox retry --all",
+        "outbox drop 7",
         "types check types.toml",
         "serve --log-format json --log-level debug --listen [::1]:0 --metrics-listen 127.0.0.1:9090",
         "serve --cors-origin https://a.example --cors-origin http://localhost:3000 --strict",
@@ -80,6 +87,16 @@ fn a_key_that_is_asked_for_wrongly_is_told_everything() {
     assert_eq!(said.len(), 5, "{said:?}");
     assert!(faults("keys create --log a --scope read --expires-at 2001-01-01T00:00:00Z")[0].contains("over already"));
     assert!(faults("keys create --log a --scope read --expires-at tomorrow")[0].contains("RFC 3339"));
+}
+
+#[test]
+fn a_capture_is_told_all_its_faults() {
+    let said = faults("capture t --resource Row --id id --chunk 0 --database-url x");
+    assert_eq!(said.len(), 3, "{said:?}");
+    for unclear in ["outbox retry", "outbox retry 7 --all", "capture t --id id"] {
+        let words = std::iter::once("scroll").chain(unclear.split_whitespace());
+        assert!(Cli::try_parse_from(words).is_err(), "{unclear}");
+    }
 }
 
 #[test]

@@ -229,6 +229,12 @@ impl Shell {
         self.block_on(self.client.batch_execute(sql)).unwrap();
     }
 
+    /// What the database says when it refuses something.
+    pub fn refused(&self, sql: &str) -> String {
+        let error = self.block_on(self.client.batch_execute(sql)).expect_err("it was to be refused");
+        error.as_db_error().expect("the database was to answer").message().to_owned()
+    }
+
     /// The only column of the only row.
     pub fn get<T: for<'a> tokio_postgres::types::FromSql<'a> + Send>(&self, sql: &str) -> T {
         self.block_on(self.client.query_one(sql, &[])).unwrap().get(0)

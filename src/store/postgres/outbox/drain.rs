@@ -27,7 +27,7 @@ const PAGE_ROWS: usize = 5_000;
 const FLIGHT_ROWS: usize = 1_000;
 /// Waits after a failure: the first, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The rows of a log that came since a snapshot. The order is written so that no index offers it: the one that
 /// has it would be walked from its first dead entry.
@@ -58,6 +58,8 @@ pub async fn run(drains: Arc<Drains>, log: String) {
             Ok(Turn::Nothing) => {}
             Ok(Turn::NoSuchLog) => return drains.waiting.forget(&log),
             Err(error) => {
+                // What broke one connection most likely broke the others that lie in the pool.
+                drains.pool.forget_free();
                 tracing::warn!(%error, log, "the outbox of a log cannot be drained; trying again");
                 drains.rest(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);

@@ -17,8 +17,9 @@ const QUICKEST: Duration = Duration::from_millis(10);
 const SLOWEST: Duration = Duration::from_millis(250);
 /// Between them, the pause is this part of the time since rows last came.
 const PART_OF_QUIET: u32 = 16;
-/// How long to wait after a question failed.
-const AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// How long to wait after a question failed: at first, and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The snapshot that shows nothing: everything came after it.
 const NOTHING_SEEN: &str = "1:1:";
@@ -33,6 +34,7 @@ const NEW_ROWS: &str = "SELECT pg_current_snapshot()::text, ARRAY(SELECT DISTINC
 pub async fn run(drains: Arc<Drains>) {
     let mut since = NOTHING_SEEN.to_owned();
     let mut came_at = Instant::now();
+    let mut patience = FIRST_PAUSE;
     while !drains.is_stopping() {
         let pause = match ask(&drains, &since).await {
             Ok((seen, logs)) => {
@@ -43,11 +45,13 @@ pub async fn run(drains: Arc<Drains>) {
                     start(&drains, log, &since);
                 }
                 since = seen;
+                patience = FIRST_PAUSE;
                 pause_after(came_at.elapsed())
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot look into the outbox; trying again");
-                AFTER_FAILURE
+                patience = (patience * 2).min(LONGEST_PAUSE);
+                patience
             }
         };
         drains.waiting.tell_ages();

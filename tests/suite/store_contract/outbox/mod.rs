@@ -7,9 +7,12 @@ mod capture;
 mod clients;
 mod refused;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use scroll::change::Seq;
 use scroll::entity::types::Catalog;
+use scroll::feed::audit::Audit;
 
 use crate::support::audit::check_everything;
 use crate::support::bed::Bed;
@@ -33,6 +36,28 @@ async fn drained(shell: &Shell) {
 async fn settled(desk: &Desk, shell: &Shell) -> Vec<Entry> {
     drained(shell).await;
     check_everything(desk, &Catalog::builtin()).await
+}
+
+/// Every line, once nothing waits and `scroll check` would find nothing wrong: for logs that are too long for
+/// [`settled`].
+async fn audited(desk: &Desk, shell: &Shell) -> Vec<Entry> {
+    drained(shell).await;
+    let position = desk.store.position(desk.log).await.unwrap();
+    let mut audit = Audit::new(Arc::new(Catalog::builtin()), position);
+    desk.store.audit_changes(desk.log, Seq::ZERO, usize::MAX).await.unwrap().iter().for_each(|it| audit.change(it));
+    let mut comparison = audit.compare();
+    desk.store.audit_entities(desk.log, None, usize::MAX).await.unwrap().iter().for_each(|it| comparison.entity(it));
+    desk.store.audit_links(desk.log, None, usize::MAX).await.unwrap().iter().for_each(|it| comparison.link(it));
+    let report = comparison.finish();
+    assert_eq!(
+        report.findings.total(),
+        0,
+        "{:?}",
+        report.findings.first().iter().map(ToString::to_string).collect::<Vec<_>>()
+    );
+    let lines = desk.lines().await;
+    assert_eq!(lines.len() as u64, report.changes);
+    lines
 }
 
 /// `id type data` of each line.

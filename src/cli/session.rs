@@ -1,0 +1,25 @@
+//! The connection of the commands that only PostgreSQL has: `capture`, `release`, `outbox`.
+
+use super::CliError;
+use crate::config::Database;
+use crate::store::is_postgres;
+use crate::store::postgres::outbox::{Session, SessionError};
+
+/// Connects, beside a server that may be running.
+pub async fn session(database: &Database) -> Result<Session, CliError> {
+    if !is_postgres(database.url.as_str()) {
+        let only = "only a database of PostgreSQL has tables of applications beside the log: \
+                    give --database-url postgres://USER@HOST/DATABASE";
+        return Err(CliError::CouldNot(only.into()));
+    }
+    Session::open(database.url.as_str()).await.map_err(failed)
+}
+
+/// Why it was not done, as a command says it.
+pub fn failed(error: SessionError) -> CliError {
+    match error {
+        SessionError::Refused(said) => CliError::Refused(said),
+        SessionError::Open(error) => CliError::Open(error),
+        SessionError::Store(source) => CliError::Store { source },
+    }
+}
