@@ -41,7 +41,8 @@ use self::writer::Writer;
 use super::flights::ForgetTimer;
 use super::heads::Heads;
 use super::{
-    Chunk, ChunkSize, Extent, OpenError, OpenMode, OpenSettings, Position, Scan, Store, StoreError, StoredEntity,
+    Chunk, ChunkSize, Commits, Extent, OpenError, OpenMode, OpenSettings, Position, Scan, Store, StoreError,
+    StoredEntity,
 };
 use crate::access::{Key, KeyHash, Log, LogId, NewKey, Secret};
 use crate::change::time::Clock;
@@ -142,6 +143,10 @@ impl Store for PostgresStore {
         let head = self.readers.read("read a head", work!(c, [], access::head_of(c, log))).await?;
         self.heads.moved(log, head);
         Ok(receiver)
+    }
+
+    fn commits(&self, log: LogId) -> Arc<Commits> {
+        self.heads.commits(log)
     }
 
     async fn position(&self, log: LogId) -> Result<Position, StoreError> {

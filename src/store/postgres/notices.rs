@@ -21,7 +21,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::connection::{Connector, Purpose};
 use super::statement::{Statement, Value};
 use crate::access::LogId;
-use crate::change::Seq;
+use crate::change::{Change, Seq};
 use crate::metrics::Metrics;
 use crate::store::heads::Heads;
 
@@ -49,8 +49,8 @@ impl Notices {
     }
 
     /// A commit of this server: its own readers wake at once, the other servers soon.
-    pub fn committed(&self, log: LogId, head: Seq) {
-        self.heads.moved(log, head);
+    pub fn committed(&self, log: LogId, head: Seq, changes: Vec<Change>) {
+        self.heads.committed(log, head, changes);
         self.untold.lock().unwrap_or_else(PoisonError::into_inner).insert(log, head);
         self.is_untold.notify_one();
     }
