@@ -18,6 +18,7 @@ mod bootstrap;
 mod corpus;
 mod crash;
 mod history;
+mod live;
 mod openapi;
 mod operation;
 mod pages;
