@@ -25,6 +25,7 @@ mod compact;
 mod data;
 mod feed;
 mod folder;
+mod follow;
 mod http;
 mod import;
 mod machine;
@@ -62,6 +63,8 @@ enum Figure {
     Stalled(stalled::Options),
     /// A compact bootstrap against a full read.
     Compact(compact::Options),
+    /// Followers: delay, fan-out, memory, their cost to a writer, history.
+    Follow(follow::Options),
 }
 
 fn main() {
@@ -86,5 +89,6 @@ async fn measure(figure: Figure) -> Outcome<()> {
         Figure::Reads(options) => reads::measure(&options).await,
         Figure::Stalled(options) => stalled::measure(&options).await,
         Figure::Compact(options) => compact::measure(&options).await,
+        Figure::Follow(options) => follow::measure(&options).await,
     }
 }

@@ -199,7 +199,7 @@ fn httpx_sse_for_python_misses_nothing_and_repeats_nothing(bed: Bed) {
 fn the_shell_lines_of_the_readme_work(bed: Bed) {
     let Some(curl) = data::program("curl") else { return };
     let server = bed.start();
-    churn(&server.client, 0, 8);
+    churn(&server.client, 0, 30);
     let lines = program_of_readme("scroll tail $SCROLL --since 0");
     let curls: Vec<&str> = lines.lines().filter(|line| line.starts_with("curl")).collect();
     assert_eq!(curls.len(), 3);

@@ -64,7 +64,7 @@ impl Reader<'_> {
 }
 
 fn every_follower_has_every_change_exactly_once(bed: Bed) {
-    let (followers, total) = (setting("SCROLL_TEST_FOLLOWERS", 200), setting("SCROLL_TEST_FOLLOWED_CHANGES", 2_000));
+    let (followers, total) = (setting("SCROLL_TEST_FOLLOWERS", 200), setting("SCROLL_TEST_FOLLOWED_CHANGES", 800));
     let many = usize::try_from(followers * 2).unwrap();
     let limits = Limits { streams: many, streams_per_key: many, ..Limits::default() };
     let server = bed.start_with(Options { limits, ..Options::default() });
