@@ -30,6 +30,13 @@ pub struct Metrics {
     pub bytes_sent: IntCounter,
     /// Feed responses whose body is not finished.
     pub open_responses: IntGauge,
+    /// Open live streams and waiting long-polls, by `mode`.
+    pub streams: IntGaugeVec,
+    /// Live streams that have ended, by `mode` and `reason`: the words of PROTOCOL section 5, `left` for a client
+    /// that went away, `failed`, and for long-polls `answered`.
+    pub streams_ended: IntCounterVec,
+    /// Lines handed to live streams, by `mode`.
+    pub stream_lines: IntCounterVec,
     /// The newest committed seq, by `log`.
     pub head: IntGaugeVec,
     /// Requests answered, by `method` and `status`.
@@ -92,6 +99,18 @@ impl Metrics {
                 "Body bytes handed to feed responses, before compression",
             )?,
             open_responses: IntGauge::new("scroll_open_responses", "Feed responses whose body is not finished")?,
+            streams: IntGaugeVec::new(
+                Opts::new("scroll_streams", "Open live streams and waiting long-polls, by mode"),
+                &["mode"],
+            )?,
+            streams_ended: IntCounterVec::new(
+                Opts::new("scroll_streams_ended_total", "Live streams that have ended, by mode and reason"),
+                &["mode", "reason"],
+            )?,
+            stream_lines: IntCounterVec::new(
+                Opts::new("scroll_stream_lines_total", "Lines handed to live streams, by mode"),
+                &["mode"],
+            )?,
             head: IntGaugeVec::new(Opts::new("scroll_head", "Newest committed seq, by log"), &["log"])?,
             requests: IntCounterVec::new(
                 Opts::new("scroll_requests_total", "Requests answered, by method and status"),
@@ -153,6 +172,9 @@ impl Metrics {
         registry.register(Box::new(self.lines_sent.clone()))?;
         registry.register(Box::new(self.bytes_sent.clone()))?;
         registry.register(Box::new(self.open_responses.clone()))?;
+        registry.register(Box::new(self.streams.clone()))?;
+        registry.register(Box::new(self.streams_ended.clone()))?;
+        registry.register(Box::new(self.stream_lines.clone()))?;
         registry.register(Box::new(self.head.clone()))?;
         registry.register(Box::new(self.requests.clone()))?;
         registry.register(Box::new(self.tasks.clone()))?;

@@ -6,15 +6,21 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::dev::ServerHandle;
+use actix_http::error::DispatchError;
+use actix_http::{HttpService, Protocol};
+use actix_server::ServerBuilder;
+use actix_service::{IntoServiceFactory as _, ServiceFactoryExt as _, map_config};
+use actix_web::dev::{AppConfig, ServerHandle, fn_service};
 use actix_web::middleware::from_fn;
 use actix_web::{HttpServer, web};
+use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::api::connection::Connection;
 use crate::api::middleware::{Cors, frame, gate};
-use crate::api::{App, Limits, routes};
+use crate::api::{App, Limits, StreamTimes, routes};
 use crate::change::time::Clock;
 use crate::entity::types::Catalog;
 use crate::metrics::Metrics;
@@ -29,6 +35,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(75);
 const REQUEST_HEAD: Duration = Duration::from_secs(10);
 /// How long a closing connection waits for its client.
 const DISCONNECT: Duration = Duration::from_secs(2);
+/// Bytes that are gathered before they are handed to the system. A connection keeps its buffer for as long as it
+/// lives, and a follower lives long: more than the head of an answer only costs memory.
+const WRITE_BUFFER_BYTES: usize = 4 << 10;
 /// Sockets that wait to be accepted.
 const BACKLOG: u32 = 1024;
 /// What is left of the ten seconds of a shutdown for the database to close.
@@ -47,6 +56,8 @@ pub struct ServerSettings {
     pub cors_origins: Vec<String>,
     /// How much one request may ask for.
     pub limits: Limits,
+    /// How long live streams may last.
+    pub stream_times: StreamTimes,
     /// Threads that speak HTTP.
     pub workers: usize,
     /// How long running answers may take once the server goes down.
@@ -60,6 +71,7 @@ impl Default for ServerSettings {
             metrics_listen: None,
             cors_origins: Vec::new(),
             limits: Limits::default(),
+            stream_times: StreamTimes::default(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             drain_deadline: Duration::from_secs(8),
         }
@@ -105,7 +117,8 @@ impl Server {
         metrics: Arc<Metrics>,
     ) -> Result<Server, ServerError> {
         let tasks = Tasks::on(Handle::current(), metrics.clone());
-        let app = web::Data::new(App::new(store, catalog, clock, metrics, tasks, settings.limits));
+        let app =
+            web::Data::new(App::new(store, catalog, clock, metrics, tasks, settings.limits, settings.stream_times));
         let metrics = match settings.metrics_listen {
             Some(address) => Some(listen_for_metrics(app.clone(), address)?),
             None => None,
@@ -165,27 +178,44 @@ fn listen(
     let failed = |source| ServerError::Listen { address, source };
     let socket = TcpListener::bind(address).map_err(failed)?;
     let bound = socket.local_addr().map_err(failed)?;
-    let server = HttpServer::new(move || {
-        actix_web::App::new()
+    let service = move || {
+        let app = actix_web::App::new()
             .app_data(app.clone())
             .app_data(cors.clone())
             .configure(routes::configure(routes::routes()))
             .wrap(from_fn(gate))
-            .wrap(from_fn(frame))
-    });
-    let server = server
-        .workers(workers)
-        .backlog(BACKLOG)
-        .keep_alive(KEEP_ALIVE)
-        .client_request_timeout(REQUEST_HEAD)
-        .client_disconnect_timeout(DISCONNECT)
-        .tcp_nodelay(true)
-        .disable_signals()
-        .shutdown_timeout(deadline.as_secs().max(1))
-        .listen(socket)
-        .map_err(failed)?
-        .run();
+            .wrap(from_fn(frame));
+        map_config(app.into_factory().map_err(|error| error.error_response()), |()| AppConfig::default())
+    };
+    let server = ServerBuilder::new().workers(workers).backlog(BACKLOG).disable_signals();
+    let draining = server.graceful_shutdown_signal();
+    let http = move || {
+        let draining = draining.clone();
+        let http = HttpService::build()
+            .graceful_shutdown_signal(move || {
+                let draining = draining.clone();
+                async move { draining.notified().await }
+            })
+            .keep_alive(KEEP_ALIVE)
+            .client_request_timeout(REQUEST_HEAD)
+            .client_disconnect_timeout(DISCONNECT)
+            .h1_write_buffer_size(WRITE_BUFFER_BYTES)
+            .local_addr(bound)
+            .on_connect_ext(|connection: &Connection, data| drop(data.insert(connection.signs())))
+            .finish(service());
+        fn_service(accept).and_then(http)
+    };
+    let server =
+        server.shutdown_timeout(deadline.as_secs().max(1)).listen("scroll", socket, http).map_err(failed)?.run();
     Ok(Listener { address: bound, handle: server.handle(), running: tokio::spawn(server) })
+}
+
+/// Small pieces are sent as they come, and the next piece of a page while the one before is on its way.
+async fn accept(stream: TcpStream) -> Result<(Connection, Protocol, Option<SocketAddr>), DispatchError> {
+    // Where the system does not do it, answers only come later.
+    let _ = stream.set_nodelay(true);
+    let client = stream.peer_addr().ok();
+    Ok((Connection::new(stream), Protocol::Http1, client))
 }
 
 fn listen_for_metrics(app: web::Data<App>, address: SocketAddr) -> Result<Listener, ServerError> {

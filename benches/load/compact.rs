@@ -41,7 +41,7 @@ struct Way {
 pub async fn measure(options: &Options) -> Outcome<()> {
     let folder = options.common.folder()?;
     let database = options.shape.database(folder.kept()).await?;
-    let server = Server::start(database.as_path(), &[]).await?;
+    let server = Server::start(&database, &[]).await?;
     let key = server.key("default")?;
     let mut ways = ways(options.shape);
     let mut flushes = Rounds::default();

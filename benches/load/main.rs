@@ -25,6 +25,7 @@ mod compact;
 mod data;
 mod feed;
 mod folder;
+mod follow;
 mod http;
 mod import;
 mod machine;
@@ -70,6 +71,8 @@ enum Figure {
     PostgresSnapshot(postgres::snapshot::Options),
     /// PostgreSQL: one long page against `COPY … TO STDOUT`.
     PostgresReads(postgres::reads::Options),
+    /// Followers: delay, fan-out, memory, their cost to a writer, history.
+    Follow(follow::Options),
 }
 
 fn main() {
@@ -97,5 +100,6 @@ async fn measure(figure: Figure) -> Outcome<()> {
         Figure::PostgresWrites(options) => postgres::writes::measure(&options).await,
         Figure::PostgresSnapshot(options) => postgres::snapshot::measure(&options).await,
         Figure::PostgresReads(options) => postgres::reads::measure(&options).await,
+        Figure::Follow(options) => follow::measure(&options).await,
     }
 }

@@ -40,7 +40,7 @@ struct Cell {
 pub async fn measure(options: &Options) -> Outcome<()> {
     let folder = options.common.folder()?;
     let database = options.shape.database(folder.kept()).await?;
-    let server = Server::start(database.as_path(), &[]).await?;
+    let server = Server::start(&database, &[]).await?;
     let key = server.key("default")?;
     let feed = format!("http://{}/v1/changes?limit={}", server.address, options.shape.changes);
     // The shell's output is the feed's body; reading it once also warms the file for everybody.

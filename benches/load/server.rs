@@ -28,6 +28,12 @@ impl From<&Path> for Place {
     }
 }
 
+impl From<&PathBuf> for Place {
+    fn from(path: &PathBuf) -> Place {
+        Place::from(path.as_path())
+    }
+}
+
 /// A running `scroll serve`. It is killed when this value goes.
 pub struct Server {
     child: Child,

@@ -62,7 +62,7 @@ pub async fn measure(options: &Options) -> Outcome<()> {
     let (mut figures, mut flushes) = (Figures::default(), Rounds::default());
     for round in 1..=options.common.rounds {
         flushes.push(machine::flush_rate(folder.scratch())?);
-        let server = Server::start(database.as_path(), &[]).await?;
+        let server = Server::start(&database, &[]).await?;
         run_round(options, &server, &mut figures).await?;
         server.stop().await?;
         eprintln!("round {round}: {} MiB above idle", figures.above_mib.shown(1));

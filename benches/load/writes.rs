@@ -104,7 +104,7 @@ fn print(options: &Options, cells: &[[Cell; 2]], machine: &str) {
 impl Side {
     async fn start(folder: &Path, name: &'static str, arguments: &[&str]) -> Outcome<Side> {
         let database = folder.join(format!("{}.db", name.replace(' ', "-")));
-        let server = Server::start(database.as_path(), arguments).await?;
+        let server = Server::start(&database, arguments).await?;
         let key = server.key("default")?;
         let logs = Logs::fill(server.address, &key, vec!["default".to_owned()]).await?;
         Ok(Side { name, server, logs })

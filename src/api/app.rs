@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::keyring::Keyring;
 use super::problem::Problem;
 use super::running::Running;
+use super::streams::{StreamTimes, Streams};
 use crate::access::LogId;
 use crate::change::Epoch;
 use crate::change::time::Clock;
 use crate::entity::types::Catalog;
+use crate::feed::tail::Tails;
 use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::tasks::Tasks;
@@ -29,6 +31,10 @@ pub struct Limits {
     pub uri_bytes: usize,
     /// All headers together, in bytes.
     pub header_bytes: usize,
+    /// Open streams and waiting long-polls of the server.
+    pub streams: usize,
+    /// Those of one key.
+    pub streams_per_key: usize,
 }
 
 impl Default for Limits {
@@ -39,6 +45,8 @@ impl Default for Limits {
             batch_operations: 10_000,
             uri_bytes: 8 << 10,
             header_bytes: 32 << 10,
+            streams: 10_000,
+            streams_per_key: 2_000,
         }
     }
 }
@@ -61,6 +69,12 @@ pub struct App {
     pub keyring: Keyring,
     /// Requests with an Idempotency-Key that are being carried out.
     pub running: Running,
+    /// Open streams.
+    pub streams: Arc<Streams>,
+    /// How long they may last.
+    pub stream_times: StreamTimes,
+    /// What the followed logs have in memory.
+    pub tails: Arc<Tails>,
     epochs: Mutex<HashMap<LogId, (u64, Epoch)>>,
     is_draining: AtomicBool,
 }
@@ -74,9 +88,16 @@ impl App {
         metrics: Arc<Metrics>,
         tasks: Tasks,
         limits: Limits,
+        stream_times: StreamTimes,
     ) -> App {
         let keyring = Keyring::new(store.clone(), clock.clone());
+        let key_check = stream_times.key_check;
+        let streams = Streams::new(store.clone(), clock.clone(), metrics.clone(), tasks.clone(), &limits, key_check);
+        let tails = Tails::new(store.clone(), tasks.clone());
         App {
+            streams: Arc::new(streams),
+            stream_times,
+            tails: Arc::new(tails),
             store,
             catalog,
             clock,
@@ -103,9 +124,10 @@ impl App {
         Ok(epoch)
     }
 
-    /// From now on nothing new is written.
+    /// From now on nothing new is written, and streams end.
     pub fn drain(&self) {
         self.is_draining.store(true, Ordering::Release);
+        self.streams.drain();
     }
 
     /// True once the server goes down.

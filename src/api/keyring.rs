@@ -45,18 +45,17 @@ impl Keyring {
         Keyring { store, clock, memory: Mutex::default() }
     }
 
-    /// The key with this secret, if it is valid now.
-    pub async fn valid_key(&self, secret: &str) -> Result<Option<Arc<Key>>, StoreError> {
-        let hash = KeyHash::of(secret);
+    /// The key whose secret has this hash, if it is valid now.
+    pub async fn valid_key(&self, hash: &KeyHash) -> Result<Option<Arc<Key>>, StoreError> {
         let now = self.clock.now();
-        let (remembered, generation) = self.recall(&hash, now);
+        let (remembered, generation) = self.recall(hash, now);
         let key = match remembered {
             Some(key) => Some(key),
             None => self.store.key(hash.clone()).await?.map(Arc::new),
         };
         let valid = key.filter(|key| key.is_valid_at(now));
         if let Some(key) = &valid {
-            self.remember(hash, key, now, generation);
+            self.remember(hash.clone(), key, now, generation);
         }
         Ok(valid)
     }

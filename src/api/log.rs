@@ -55,5 +55,7 @@ fn limits(limits: &Limits) -> Value {
         "depth": MAX_DEPTH,
         "uri_bytes": limits.uri_bytes,
         "header_bytes": limits.header_bytes,
+        "streams": limits.streams,
+        "streams_per_key": limits.streams_per_key,
     })
 }

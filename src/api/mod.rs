@@ -10,6 +10,7 @@ mod app;
 pub mod batch;
 pub mod body;
 pub mod changes;
+pub mod connection;
 pub mod docs;
 pub mod entities;
 pub mod extract;
@@ -23,7 +24,9 @@ pub mod problem;
 pub mod problems;
 pub mod routes;
 mod running;
+mod streams;
 mod writes;
 
 pub use app::{App, Limits};
 pub use min_head::wait_until_head;
+pub use streams::StreamTimes;

@@ -69,6 +69,13 @@ fn end_of_string(text: &str) -> Option<usize> {
     None
 }
 
+/// The seq of a rendered line; `None` if this is no line.
+pub fn seq_of(line: &[u8]) -> Option<Seq> {
+    let digits = line.strip_prefix(br#"{"seq":"#)?;
+    let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
+    Seq::parse(std::str::from_utf8(digits.get(..end)?).ok()?)
+}
+
 /// What [`append_line`] may add to a line.
 #[derive(Debug, Clone, Copy)]
 pub struct Extras {
@@ -144,6 +151,15 @@ mod tests {
             tombstone.as_str(),
             r#"{"seq":42,"resource":"subscription","id":"sub_1","type":"deleted","deleted":true,"data":null}"#
         );
+    }
+
+    #[test]
+    fn the_seq_of_a_line_is_read_back() {
+        let line = Line::render(Seq::MAX, &key("1"), &Verb::created(), true, None);
+        assert_eq!(seq_of(line.as_str().as_bytes()), Some(Seq::MAX));
+        for bad in ["", "{}", "{\"seq\":}", "{\"seq\":-1}", "{\"control\":\"end\",\"seq\":1}"] {
+            assert_eq!(seq_of(bad.as_bytes()), None, "{bad}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod outbox;
 mod release;
 mod serve;
 mod session;
+mod tail;
 mod terminal;
 mod types;
 mod welcome;
@@ -60,6 +61,8 @@ struct LogArgs {
 enum Command {
     /// Run the server
     Serve(serve::ServeArgs),
+    /// Follow a log in the terminal, on any server
+    Tail(tail::TailArgs),
     /// Write entities from a file of JSON lines into a log
     Import(import::ImportArgs),
     /// Audit logs: every number, line, count, fingerprint, entity and link
@@ -86,6 +89,8 @@ enum Command {
 pub enum Job {
     /// `scroll serve`
     Serve(Box<serve::Serve>),
+    /// `scroll tail`
+    Tail(tail::Tail),
     /// `scroll import`
     Import(import::Import),
     /// `scroll check`
@@ -122,6 +127,7 @@ impl Command {
     fn configure(self) -> Result<Job, SettingFaults> {
         match self {
             Command::Serve(args) => args.configure().map(Box::new).map(Job::Serve),
+            Command::Tail(args) => args.configure().map(Job::Tail),
             Command::Import(args) => args.configure().map(Job::Import),
             Command::Check(args) => args.configure().map(Job::Check),
             Command::Keys(command) => command.configure().map(Job::Keys),
@@ -144,6 +150,7 @@ impl Job {
         let ended = runtime.block_on(async {
             match self {
                 Job::Serve(job) => job.run().await,
+                Job::Tail(job) => job.run().await,
                 Job::Import(job) => job.run().await,
                 Job::Check(job) => job.run().await,
                 Job::Keys(job) => job.run().await,

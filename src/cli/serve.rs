@@ -29,6 +29,8 @@ const MAX_MAX_BATCH: usize = 4096;
 const MAX_BODY_BYTES: usize = 1024 * 1024 * 1024;
 /// Most operations that a batch may be allowed to hold; they share one transaction.
 const MAX_BATCH_OPERATIONS: usize = 1_000_000;
+/// Most streams that may be allowed: more than one machine has ports for a proxy in front of it.
+const MAX_STREAMS: usize = 1_000_000;
 /// How long running answers may take once a signal came; closing the database comes after.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(8);
 /// How long the database may take to close when the server did not start.
@@ -66,6 +68,12 @@ pub struct ServeArgs {
     /// Most operations in one POST /v1/batch
     #[arg(long, env = "SCROLL_MAX_BATCH_OPERATIONS", default_value = "10000", value_name = "COUNT")]
     max_batch_operations: String,
+    /// Most open live streams and waiting long-polls of the server; each needs a file descriptor
+    #[arg(long, env = "SCROLL_MAX_STREAMS", default_value = "10000", value_name = "COUNT")]
+    max_streams: String,
+    /// Most of them that one key may have
+    #[arg(long, env = "SCROLL_MAX_STREAMS_PER_KEY", default_value = "2000", value_name = "COUNT")]
+    max_streams_per_key: String,
 }
 
 /// Settings of the server, checked.
@@ -79,6 +87,8 @@ pub struct Serve {
     max_body_bytes: usize,
     max_batch_body_bytes: usize,
     max_batch_operations: usize,
+    max_streams: usize,
+    max_streams_per_key: usize,
     first_log: LogName,
 }
 
@@ -98,6 +108,9 @@ impl ServeArgs {
         let max_batch_body = number("--max-batch-body", &self.max_batch_body, MAX_BODY_BYTES, "bytes");
         let (text, most) = (&self.max_batch_operations, MAX_BATCH_OPERATIONS);
         let max_operations = number("--max-batch-operations", text, most, "operations");
+        let mut streams = |setting, text: &str| faults.keep_as(setting, parse_number(text, 1..=MAX_STREAMS, "streams"));
+        let max_streams = streams("--max-streams", &self.max_streams);
+        let max_streams_per_key = streams("--max-streams-per-key", &self.max_streams_per_key);
         let first_log = faults.keep_as("first log", log_name(FIRST_LOG));
         let checked = || {
             Some(Serve {
@@ -110,6 +123,8 @@ impl ServeArgs {
                 max_body_bytes: max_body?,
                 max_batch_body_bytes: max_batch_body?,
                 max_batch_operations: max_operations?,
+                max_streams: max_streams?,
+                max_streams_per_key: max_streams_per_key?,
                 first_log: first_log?,
             })
         };
@@ -185,6 +200,8 @@ impl Serve {
                 body_bytes: self.max_body_bytes,
                 batch_bytes: self.max_batch_body_bytes,
                 batch_operations: self.max_batch_operations,
+                streams: self.max_streams,
+                streams_per_key: self.max_streams_per_key,
                 ..api::Limits::default()
             },
             drain_deadline: DRAIN_DEADLINE,
@@ -209,6 +226,8 @@ impl Serve {
             max_body_bytes = self.max_body_bytes,
             max_batch_body_bytes = self.max_batch_body_bytes,
             max_batch_operations = self.max_batch_operations,
+            max_streams = self.max_streams,
+            max_streams_per_key = self.max_streams_per_key,
             "settings"
         );
     }

@@ -28,7 +28,7 @@ pub struct Lines {
 impl Lines {
     /// Begins before the first line.
     pub fn new(store: Arc<dyn Store>, log: LogId, page: Page) -> Lines {
-        Lines { cursor: page.since, owed: page.lines, ahead: None, store, log, page }
+        Lines { cursor: page.scan.after, owed: page.lines, ahead: None, store, log, page }
     }
 
     /// The next lines, each ended by a line feed; `None` once the page is whole.

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::{FeedError, lagging};
 use crate::access::LogId;
-use crate::change::{Fields, Resource, Selection, Seq, Tally};
+use crate::change::{Epoch, Fields, Resource, Selection, Seq, Tally};
 use crate::entity::types::Catalog;
 use crate::store::{Depth, Position, Scan, Store, StoreError};
 
@@ -85,9 +85,21 @@ impl Page {
     }
 }
 
-/// Fixes a page. The checks come in the order of PROTOCOL section 3: parameters, epoch, `min_head`,
-/// cursor ahead, cursor expired.
+/// Fixes a page.
 pub async fn open(store: &dyn Store, catalog: &Catalog, log: LogId, request: &PageRequest) -> Result<Page, FeedError> {
+    let (position, since) = admit(store, catalog, log, request).await?;
+    let upper = request.until.unwrap_or(position.head);
+    Stretch { request, since, scanned: since, upper }.measure(store, log, position).await
+}
+
+/// Lets a reader in, whatever it then reads: where the log stands, and where the reader begins. The checks
+/// come in the order of PROTOCOL section 3: parameters, epoch, `min_head`, cursor ahead, cursor expired.
+pub async fn admit(
+    store: &dyn Store,
+    catalog: &Catalog,
+    log: LogId,
+    request: &PageRequest,
+) -> Result<(Position, Seq), FeedError> {
     if let (Since::After(since), Some(until)) = (request.since, request.until)
         && until < since
     {
@@ -96,16 +108,14 @@ pub async fn open(store: &dyn Store, catalog: &Catalog, log: LogId, request: &Pa
     for resource in &request.named {
         require_known(store, catalog, log, resource).await?;
     }
-    let (position, since) = match admit(store, log, request).await {
-        Err(refusal) if store.may_lag() => lagging::admit(store, log, request, refusal).await?,
-        admitted => admitted?,
-    };
-    let upper = request.until.unwrap_or(position.head);
-    measure(store, log, request, position, since, upper).await
+    match stand(store, log, request).await {
+        Err(refusal) if store.may_lag() => lagging::admit(store, log, request, refusal).await,
+        stands => stands,
+    }
 }
 
 /// Where the log stands and where the reader begins, when it may have what it asks for.
-async fn admit(store: &dyn Store, log: LogId, request: &PageRequest) -> Result<(Position, Seq), FeedError> {
+async fn stand(store: &dyn Store, log: LogId, request: &PageRequest) -> Result<(Position, Seq), FeedError> {
     let position = position_at(store, log, request.epoch.as_deref(), request.min_head).await?;
     let since = check_cursor(&position, request)?;
     Ok((position, since))
@@ -179,12 +189,25 @@ pub fn check_cursor(position: &Position, request: &PageRequest) -> Result<Seq, F
     if let Some(until) = request.until.filter(|until| *until < since) {
         return Err(FeedError::UntilBelowSince { until, since });
     }
-    let is_expired = Seq::ZERO < since && since < position.floor && request.floor != Some(position.floor);
-    if is_expired {
+    check_floor(position, since, request.floor)?;
+    Ok(since)
+}
+
+/// A reader that stays meets what happens to the log meanwhile: it must still be the same history, and no
+/// delete may have been purged that the reader has not seen.
+pub fn check_still(position: &Position, epoch: &Epoch, cursor: Seq, floor: Option<Seq>) -> Result<(), FeedError> {
+    check_epoch(position, Some(&epoch.0))?;
+    check_floor(position, cursor, floor)
+}
+
+/// A cursor below the floor may belong to a copy that holds what was deleted; `floor` is what its reader says
+/// of how that copy began.
+pub fn check_floor(position: &Position, since: Seq, floor: Option<Seq>) -> Result<(), FeedError> {
+    if Seq::ZERO < since && since < position.floor && floor != Some(position.floor) {
         let (floor, head) = (position.floor, position.head);
         return Err(FeedError::CursorExpired { since, floor, head, epoch: position.epoch.clone() });
     }
-    Ok(since)
+    Ok(())
 }
 
 /// A whole bootstrap in one page has as many lines as entities live. Where the indexes of the database are
@@ -201,37 +224,65 @@ fn check_bootstrap(scan: &Scan, upper: Seq, lines: u64, checkpoint: Option<Check
 }
 
 /// How far the page reaches, and what can be promised of it.
-async fn measure(
-    store: &dyn Store,
-    log: LogId,
-    request: &PageRequest,
-    position: Position,
-    since: Seq,
-    upper: Seq,
-) -> Result<Page, FeedError> {
-    let depth =
-        if request.is_compact { Depth::Newest { at: upper, skips_tombstones: since == Seq::ZERO } } else { Depth::All };
-    let mut scan = Scan { after: since, until: upper, selection: request.selection.clone(), depth };
-    let is_plain = scan.selection.is_all() && depth == Depth::All && since >= position.purged_through;
-    let (next, lines) = if is_plain {
-        let next = since.forward(request.limit).min(upper);
-        (next, next.distance_from(since))
-    } else if since == upper {
-        (upper, 0)
-    } else {
-        let extent = store.extent(log, scan.clone(), request.limit).await?;
-        let is_full = extent.matched == request.limit;
-        (extent.last.filter(|_| is_full).unwrap_or(upper), extent.matched)
-    };
-    scan.until = next;
-    let has_checkpoint =
-        scan.selection.is_all() && next >= position.purged_through && (!request.is_compact || next == upper);
-    let checkpoint = match has_checkpoint {
-        true if next == position.head => Some(Checkpoint { seq: next, tally: position.tally }),
-        true => Some(Checkpoint { seq: next, tally: store.tally_at(log, next).await? }),
-        false => None,
-    };
-    check_bootstrap(&scan, upper, lines, checkpoint)?;
-    let is_dense = lines == next.distance_from(since);
-    Ok(Page { position, since, next, lines, is_dense, checkpoint, scan, fields: request.fields })
+/// A part of a log that is about to become a page.
+pub struct Stretch<'a> {
+    /// What is wanted of it; its own bounds were judged before.
+    pub request: &'a PageRequest,
+    /// Exclusive lower bound.
+    pub since: Seq,
+    /// Nothing in (since, scanned] matches; that is known and not looked up again.
+    pub scanned: Seq,
+    /// Inclusive upper bound, not above the head.
+    pub upper: Seq,
+}
+
+impl Stretch<'_> {
+    /// Finds out how far a page reaches and what its headers say.
+    pub async fn measure(&self, store: &dyn Store, log: LogId, position: Position) -> Result<Page, FeedError> {
+        let Stretch { request, since, upper, .. } = *self;
+        let mut scan = self.scan();
+        let (next, lines) = self.reach(store, log, &position, &scan).await?;
+        scan.until = next;
+        let has_checkpoint =
+            scan.selection.is_all() && next >= position.purged_through && (!request.is_compact || next == upper);
+        let checkpoint = match has_checkpoint {
+            true if next == position.head => Some(Checkpoint { seq: next, tally: position.tally }),
+            true => Some(Checkpoint { seq: next, tally: store.tally_at(log, next).await? }),
+            false => None,
+        };
+        check_bootstrap(&scan, upper, lines, checkpoint)?;
+        let is_dense = lines == next.distance_from(since);
+        Ok(Page { position, since, next, lines, is_dense, checkpoint, scan, fields: request.fields })
+    }
+
+    fn scan(&self) -> Scan {
+        let depth = if self.request.is_compact {
+            Depth::Newest { at: self.upper, skips_tombstones: self.since == Seq::ZERO }
+        } else {
+            Depth::All
+        };
+        Scan { after: self.scanned, until: self.upper, selection: self.request.selection.clone(), depth }
+    }
+
+    /// The cursor after the page, and how many lines it has.
+    async fn reach(
+        &self,
+        store: &dyn Store,
+        log: LogId,
+        position: &Position,
+        scan: &Scan,
+    ) -> Result<(Seq, u64), FeedError> {
+        let (limit, upper) = (self.request.limit, self.upper);
+        let is_plain = scan.selection.is_all() && scan.depth == Depth::All && scan.after >= position.purged_through;
+        if is_plain {
+            let next = scan.after.forward(limit).min(upper);
+            return Ok((next, next.distance_from(scan.after)));
+        }
+        if scan.after == upper {
+            return Ok((upper, 0));
+        }
+        let extent = store.extent(log, scan.clone(), limit).await?;
+        let is_full = extent.matched == limit;
+        Ok((extent.last.filter(|_| is_full).unwrap_or(upper), extent.matched))
+    }
 }

@@ -1,12 +1,13 @@
-//! The committed head of each log, for those who wait for it.
+//! The committed head of each log, for those who wait for it, and what was committed, for those who follow.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::watch;
 
+use super::commits::Commits;
 use crate::access::LogId;
-use crate::change::Seq;
+use crate::change::{Change, Seq};
 use crate::metrics::Metrics;
 
 /// One watch for each log that anybody asked for. A head moves forward, except when the database itself went
@@ -19,6 +20,8 @@ pub struct Heads {
 struct Watched {
     sender: watch::Sender<Seq>,
     name: String,
+    /// Fed only while somebody holds it.
+    commits: Weak<Commits>,
 }
 
 impl Heads {
@@ -31,9 +34,11 @@ impl Heads {
     /// subscribed before reading, so no commit falls between.
     pub fn watch(&self, log: LogId, name: &str) -> watch::Receiver<Seq> {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
-        let watched = watches
-            .entry(log)
-            .or_insert_with(|| Watched { sender: watch::Sender::new(Seq::ZERO), name: name.to_owned() });
+        let watched = watches.entry(log).or_insert_with(|| Watched {
+            sender: watch::Sender::new(Seq::ZERO),
+            name: name.to_owned(),
+            commits: Weak::new(),
+        });
         watched.sender.subscribe()
     }
 
@@ -48,6 +53,35 @@ impl Heads {
         let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         let waited_for = watches.iter().filter(|(_, watched)| watched.sender.receiver_count() > 0);
         waited_for.map(|(log, _)| *log).collect()
+    }
+
+    /// What this server commits to a watched log from now on.
+    pub fn commits(&self, log: LogId) -> Arc<Commits> {
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(watched) = watches.get_mut(&log) else {
+            return Arc::default();
+        };
+        watched.commits.upgrade().unwrap_or_else(|| {
+            let commits = Arc::default();
+            watched.commits = Arc::downgrade(&commits);
+            commits
+        })
+    }
+
+    /// A commit of this server.
+    pub fn committed(&self, log: LogId, head: Seq, changes: Vec<Change>) {
+        self.keep(log, changes);
+        self.moved(log, head);
+    }
+
+    /// Keeps what was committed for whoever follows the log; before the head moves.
+    pub fn keep(&self, log: LogId, changes: Vec<Change>) {
+        let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        let commits = watches.get(&log).and_then(|watched| watched.commits.upgrade());
+        drop(watches);
+        if let Some(commits) = commits {
+            commits.push(changes);
+        }
     }
 
     /// A commit, or a read, saw this head.
@@ -65,6 +99,7 @@ impl Heads {
             self.metrics.head.with_label_values(&[watched.name.as_str()]).set(head.get());
         }
     }
+
     /// The newest head of a log that anybody was shown, as far as it is remembered.
     pub fn known(&self, log: LogId) -> Seq {
         let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,6 +9,7 @@
 //! - [`Store::head`] moves only after the commit it speaks of.
 
 mod columns;
+mod commits;
 mod error;
 mod flights;
 mod heads;
@@ -16,12 +17,14 @@ mod open;
 pub mod postgres;
 pub mod sqlite;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::watch;
 
+pub use commits::Commits;
 pub use error::StoreError;
 pub use open::{OpenError, OpenMode, OpenSettings, Pooler, PostgresSettings, is_postgres, open, sqlite_path};
 
@@ -37,6 +40,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// The newest committed seq of a log as this server knows it, and every later one.
     async fn head(&self, log: LogId) -> Result<watch::Receiver<Seq>, StoreError>;
+
+    /// What this server commits to a log from now on, once [`Store::head`] was asked for it. An engine that
+    /// tells nobody hands out one that stays empty: then everything is read.
+    fn commits(&self, _log: LogId) -> Arc<Commits> {
+        Arc::default()
+    }
 
     /// Where a log stands.
     async fn position(&self, log: LogId) -> Result<Position, StoreError>;
@@ -108,7 +117,7 @@ pub trait Store: Send + Sync + 'static {
     /// The key of this hash, whether valid or not.
     async fn key(&self, hash: KeyHash) -> Result<Option<Key>, StoreError>;
 
-    /// Stored changes after a seq, every column, for audits.
+    /// Stored changes after a seq, every column, for audits and for what another server wrote a moment ago.
     async fn audit_changes(&self, log: LogId, after: Seq, limit: usize) -> Result<Vec<Change>, StoreError>;
 
     /// Stored entities in key order, after a key, for audits.

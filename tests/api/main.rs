@@ -21,6 +21,7 @@ mod failover;
 mod faults;
 
 mod history;
+mod live;
 mod openapi;
 mod operation;
 mod pages;

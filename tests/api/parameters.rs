@@ -10,7 +10,6 @@ on_every_engine![
     a_resource_never_seen_is_refused_and_a_seen_or_declared_one_is_not,
     unknown_parameters_are_named_and_their_values_never_repeated,
     a_parameter_that_stands_twice_is_refused_however_it_is_spelt,
-    what_this_version_cannot_do_is_refused_and_not_ignored,
     limits_are_taken_in_full_and_never_cut_to_fewer_bits,
     a_cursor_ahead_of_the_head_is_refused_at_once_with_the_real_head,
     an_upper_bound_is_judged_against_since_and_head,
@@ -183,14 +182,6 @@ fn a_parameter_that_stands_twice_is_refused_however_it_is_spelt(bed: Bed) {
     }
     // Empty pairs are no parameters.
     assert_eq!(page(&server.client, "&&since=0&&limit=2&").expect(200).lines().len(), 2);
-}
-
-fn what_this_version_cannot_do_is_refused_and_not_ignored(bed: Bed) {
-    let server = seeded(&bed);
-    for query in ["wait=10", "wait=0", "feed=continuous", "heartbeat=5", "control=true", "control=false"] {
-        page(&server.client, query).refused_parameter(query.split('=').next().unwrap());
-    }
-    server.client.ask("GET", "/v1/changes").header("Accept", "text/event-stream").send().refused(406, "not-acceptable");
 }
 
 fn limits_are_taken_in_full_and_never_cut_to_fewer_bits(bed: Bed) {

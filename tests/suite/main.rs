@@ -13,6 +13,7 @@
     reason = "a test stops loudly"
 )]
 
+mod followed;
 mod properties;
 mod served;
 mod store_contract;

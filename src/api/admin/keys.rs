@@ -65,6 +65,7 @@ pub async fn revoke(
     no_body(&app, &request, payload).await?;
     let is_revoked = app.store.revoke_key(&id, caller.manages()).await?;
     app.keyring.forget_keys();
+    app.streams.look_at_keys();
     if is_revoked { Ok(HttpResponse::NoContent().finish()) } else { Err(Problem::not_found("this key")) }
 }
 

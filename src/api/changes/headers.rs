@@ -5,13 +5,14 @@ use actix_web::http::header;
 use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 
+use super::NDJSON;
 use super::encoding::Coding;
 use crate::access::LogId;
 use crate::change::Seq;
 use crate::feed::{Checkpoint, Page, PageRequest, Since};
 
-/// The media type of lines.
-pub const NDJSON: &str = "application/x-ndjson";
+/// Tells a proxy that keeps answers back (nginx does by default) to hand every byte on at once.
+pub const UNBUFFERED: (&str, &str) = ("X-Accel-Buffering", "no");
 
 /// What makes two answers the same answer to a cache, beside the page itself.
 pub struct Variant<'a> {

@@ -8,7 +8,7 @@ use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpMessage, HttpRequest};
 
 use super::Query;
-use crate::access::{Coverage, Key, LogId, Scope};
+use crate::access::{Coverage, Key, KeyHash, LogId, Scope};
 use crate::api::problem::Problem;
 use crate::change::{LogName, Resource, Selection};
 
@@ -25,6 +25,7 @@ pub struct LogRef {
 #[derive(Debug, Clone)]
 pub struct Caller {
     key: Arc<Key>,
+    hash: KeyHash,
     /// Judged when it is asked for: a missing scope is said before a missing header.
     log: Result<LogRef, Problem>,
     has_named_log: bool,
@@ -32,8 +33,13 @@ pub struct Caller {
 
 impl Caller {
     /// A caller; `has_named_log` says that a `Scroll-Log` header was there.
-    pub fn new(key: Arc<Key>, log: Result<LogRef, Problem>, has_named_log: bool) -> Caller {
-        Caller { key, log, has_named_log }
+    pub fn new(key: Arc<Key>, hash: KeyHash, log: Result<LogRef, Problem>, has_named_log: bool) -> Caller {
+        Caller { key, hash, log, has_named_log }
+    }
+
+    /// What the key is looked up by, for whoever stays longer than one look at it.
+    pub fn key_hash(&self) -> &KeyHash {
+        &self.hash
     }
 
     /// The key.

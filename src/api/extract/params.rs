@@ -4,6 +4,8 @@
 //! value of an unknown parameter is never repeated: it may be a key that somebody put there.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use actix_web::HttpRequest;
 
@@ -35,6 +37,11 @@ impl Query {
         let values = named.filter_map(|(_, value)| decoded(value));
         let parse = |value: String| value.split(',').filter_map(|item| Resource::parse(item).ok()).collect::<Vec<_>>();
         values.flat_map(parse).collect()
+    }
+
+    /// True when a parameter stands there, whatever its value. For what is decided before any value is judged.
+    pub fn mentions(&self, parameter: &str) -> bool {
+        self.pairs().any(|(name, _)| decoded(name).as_deref() == Some(parameter))
     }
 
     /// The parameters, when all of them are known and none stands twice.
@@ -100,6 +107,15 @@ impl Params {
     /// A position in a log.
     pub fn seq(&self, name: &'static str) -> Result<Option<Seq>, Problem> {
         self.parsed(name, "digits without sign or leading zero, up to 9223372036854775807", Seq::parse)
+    }
+
+    /// A whole number of seconds within bounds.
+    pub fn seconds(&self, name: &'static str, bounds: RangeInclusive<u64>) -> Result<Option<Duration>, Problem> {
+        let expected = format!("whole seconds from {} to {}, digits only", bounds.start(), bounds.end());
+        self.parsed(name, &expected, |text| {
+            let seconds = u64::try_from(Seq::parse(text)?.get()).ok()?;
+            bounds.contains(&seconds).then(|| Duration::from_secs(seconds))
+        })
     }
 
     /// A number of things, at least 1, without a maximum of its own.

@@ -6,7 +6,7 @@ use actix_web::http::header::{self, HeaderMap};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpMessage, web};
 
-use crate::access::{Coverage, Key};
+use crate::access::{Coverage, Key, KeyHash};
 use crate::api::App;
 use crate::api::extract::{Caller, LogRef};
 use crate::api::problem::{Cause, Problem};
@@ -50,10 +50,11 @@ fn header_bytes(headers: &HeaderMap) -> usize {
 
 async fn authenticate(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {
     let secret = bearer(headers).ok_or(Problem::Unauthorized)?;
-    let key = app.keyring.valid_key(secret).await?.ok_or(Problem::Unauthorized)?;
+    let hash = KeyHash::of(secret);
+    let key = app.keyring.valid_key(&hash).await?.ok_or(Problem::Unauthorized)?;
     let log = resolve_log(app, &key, headers).await;
     let has_named_log = headers.contains_key("scroll-log");
-    Ok(Caller::new(key, log, has_named_log))
+    Ok(Caller::new(key, hash, log, has_named_log))
 }
 
 /// The secret of the one `Authorization: Bearer` header.

@@ -1,10 +1,14 @@
 //! The document of a problem: RFC 9457 members, our own, and the headers that go with the status.
 
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
 use actix_web::HttpResponse;
 use actix_web::http::{Method, header};
 use serde_json::{Map, Value, json};
 
 use super::{Kind, Problem, kind, refused};
+use crate::jitter;
 
 /// The media type of every refusal.
 pub const MEDIA_TYPE: &str = "application/problem+json";
@@ -12,9 +16,10 @@ pub const MEDIA_TYPE: &str = "application/problem+json";
 /// Longest piece of a request that a problem repeats, in characters.
 const MAX_REPEATED: usize = 128;
 
-/// Retry-After for what passes by itself, in seconds: jittered, so that those who were turned away
-/// together do not come back together.
-const RETRY_AFTER_SECONDS: std::ops::RangeInclusive<u8> = 1..=3;
+/// Retry-After for what passes by itself, jittered.
+const RETRY_AFTER: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3);
+/// The same for a place among the open streams: those last minutes, so coming back at once is in vain.
+const RETRY_STREAM_AFTER: RangeInclusive<Duration> = Duration::from_secs(5)..=Duration::from_secs(30);
 
 /// `instance` for a request.
 pub fn instance(request_id: &str) -> String {
@@ -68,6 +73,7 @@ impl Problem {
             Problem::Refused(refused) => refused::kind(&refused.refusal),
             Problem::Internal(_) => &kind::INTERNAL,
             Problem::ReplicaBehind { .. } => &kind::REPLICA_BEHIND,
+            Problem::TooManyStreams { .. } => &kind::TOO_MANY_STREAMS,
             Problem::StoreUnavailable(_) => &kind::STORE_UNAVAILABLE,
             Problem::Busy(_) => &kind::BUSY,
             Problem::Draining => &kind::DRAINING,
@@ -96,6 +102,7 @@ impl Problem {
                 format!("send Content-Type {} in UTF-8, without a Content-Encoding", expected.join(" or "))
             }
             Problem::ReplicaBehind { min_head } => format!("this server has not reached {min_head} yet"),
+            Problem::TooManyStreams { whose, limit } => format!("{whose} may have {limit} open streams, and has them"),
             Problem::Refused(refused) => refused::detail(refused),
             Problem::MethodNotAllowed { allow } => format!("this path answers {}", allow_list(allow)),
             Problem::Unauthorized
@@ -141,6 +148,7 @@ impl Problem {
             | Problem::HeadersTooLarge { .. }
             | Problem::Internal(_)
             | Problem::ReplicaBehind { .. }
+            | Problem::TooManyStreams { .. }
             | Problem::StoreUnavailable(_)
             | Problem::Busy(_)
             | Problem::Draining
@@ -163,7 +171,8 @@ impl Problem {
             | Problem::ReplicaBehind { .. }
             | Problem::StoreUnavailable(_)
             | Problem::Busy(_)
-            | Problem::Draining => vec![(header::RETRY_AFTER, retry_after().to_string())],
+            | Problem::Draining => vec![(header::RETRY_AFTER, seconds(&RETRY_AFTER))],
+            Problem::TooManyStreams { .. } => vec![(header::RETRY_AFTER, seconds(&RETRY_STREAM_AFTER))],
             Problem::MalformedHeader { .. }
             | Problem::Forbidden { .. }
             | Problem::NotFound { .. }
@@ -187,13 +196,9 @@ pub fn allow_list(methods: &[Method]) -> String {
     methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", ")
 }
 
-fn retry_after() -> u8 {
-    let mut random = [0];
-    let spread = RETRY_AFTER_SECONDS.end() - RETRY_AFTER_SECONDS.start() + 1;
-    match getrandom::fill(&mut random) {
-        Ok(()) => RETRY_AFTER_SECONDS.start() + random.iter().sum::<u8>() % spread,
-        Err(_) => *RETRY_AFTER_SECONDS.end(),
-    }
+/// A time within the bounds, in whole seconds.
+fn seconds(bounds: &RangeInclusive<Duration>) -> String {
+    format!("{:.0}", jitter::between(bounds).as_secs_f64())
 }
 
 /// A piece of a request, cut to what a problem repeats.
@@ -238,6 +243,8 @@ mod tests {
         for _ in 0..20 {
             let seconds = header(Problem::Draining, "retry-after").unwrap();
             assert!(["1", "2", "3"].contains(&seconds.as_str()), "{seconds}");
+            let seconds = header(Problem::TooManyStreams { whose: "this key", limit: 1 }, "retry-after").unwrap();
+            assert!((5..=30).contains(&seconds.parse::<u32>().unwrap()), "{seconds}");
         }
     }
 

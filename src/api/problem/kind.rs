@@ -152,6 +152,10 @@ kinds! {
         when "This server did not reach the seq that `min_head` asks for within five seconds.";
         remedy "Wait as long as Retry-After says and ask again.";
         members [];
+    TOO_MANY_STREAMS = 503 "too-many-streams", "Too many streams";
+        when "The server, or the key that asks, has as many open streams and waiting requests as it may have. Those that run go on unharmed.";
+        remedy "Wait as long as Retry-After says and ask again, or read page by page meanwhile: nothing is missed by that.";
+        members [];
     STORE_UNAVAILABLE = 503 "store-unavailable", "Store unavailable";
         when "The database cannot be reached. A write may or may not have happened.";
         remedy "Try again after Retry-After; with an Idempotency-Key a write cannot happen twice.";

@@ -123,6 +123,13 @@ pub enum Problem {
         /// What was asked for.
         min_head: Seq,
     },
+    /// 503: the server, or the key, has as many open streams as it may.
+    TooManyStreams {
+        /// Whose limit it is, in words.
+        whose: &'static str,
+        /// The limit.
+        limit: usize,
+    },
     /// 503.
     StoreUnavailable(Cause),
     /// 503.

@@ -54,7 +54,7 @@ use self::writer::Writer;
 use super::flights::ForgetTimer;
 use super::heads::Heads;
 use super::{
-    Chunk, ChunkSize, Extent, OpenError, OpenMode, OpenSettings, Pooler, Position, Scan, Store, StoreError,
+    Chunk, ChunkSize, Commits, Extent, OpenError, OpenMode, OpenSettings, Pooler, Position, Scan, Store, StoreError,
     StoredEntity,
 };
 use crate::access::{Key, KeyHash, Log, LogId, NewKey, Secret};
@@ -194,6 +194,10 @@ impl Store for PostgresStore {
         let head = self.reading.read("read a head", log, least, work!(c, [], access::head_of(c, log))).await?;
         self.heads.moved(log, head);
         Ok(receiver)
+    }
+
+    fn commits(&self, log: LogId) -> Arc<Commits> {
+        self.heads.commits(log)
     }
 
     async fn position(&self, log: LogId) -> Result<Position, StoreError> {

@@ -24,7 +24,7 @@ use super::lineage::Lineage;
 use super::standby::Standby;
 use super::statement::{Statement, Value};
 use crate::access::LogId;
-use crate::change::Seq;
+use crate::change::{Change, Seq};
 use crate::metrics::Metrics;
 use crate::store::heads::Heads;
 use crate::store::{OpenError, Pooler, PostgresSettings, StoreError};
@@ -65,7 +65,8 @@ impl Notices {
     }
 
     /// A commit of this server: its own readers wake at once, the other servers soon.
-    pub fn committed(&self, log: LogId, head: Seq) {
+    pub fn committed(&self, log: LogId, head: Seq, changes: Vec<Change>) {
+        self.heads.keep(log, changes);
         self.moved(log, head);
         self.untold.lock().unwrap_or_else(PoisonError::into_inner).insert(log, head);
         self.is_untold.notify_one();

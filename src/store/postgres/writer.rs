@@ -199,7 +199,7 @@ impl Writer {
         let changes = u64::try_from(decided.writes.changes.len()).unwrap_or(0);
         if changes > 0 {
             self.metrics.changes.inc_by(changes);
-            self.notices.committed(log, decided.head);
+            self.notices.committed(log, decided.head, decided.writes.changes);
         }
         answer_all(jobs, decided.answers, &self.metrics);
     }

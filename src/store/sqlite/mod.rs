@@ -36,7 +36,8 @@ use self::writer::{Message, Writer};
 use super::flights::{Job, QUEUE_SUBMISSIONS};
 use super::heads::Heads;
 use super::{
-    Chunk, ChunkSize, Extent, OpenError, OpenMode, OpenSettings, Position, Scan, Store, StoreError, StoredEntity,
+    Chunk, ChunkSize, Commits, Extent, OpenError, OpenMode, OpenSettings, Position, Scan, Store, StoreError,
+    StoredEntity,
 };
 use crate::access::{Key, KeyHash, Log, LogId, NewKey, Secret};
 use crate::change::time::Clock;
@@ -174,6 +175,10 @@ impl Store for SqliteStore {
         let head = self.readers.read("read a head", move |connection| access::head_of(connection, log)).await?;
         self.heads.moved(log, head);
         Ok(receiver)
+    }
+
+    fn commits(&self, log: LogId) -> Arc<Commits> {
+        self.heads.commits(log)
     }
 
     async fn position(&self, log: LogId) -> Result<Position, StoreError> {

@@ -14,7 +14,7 @@ use super::room::Room;
 use super::rows;
 use crate::access::LogId;
 use crate::change::time::Clock;
-use crate::change::{Seq, Timestamp};
+use crate::change::{Change, Seq, Timestamp};
 use crate::entity::types::Catalog;
 use crate::entity::{Answer, Flight, Submission};
 use crate::metrics::Metrics;
@@ -56,11 +56,10 @@ pub struct Writer {
     pub max_batch: usize,
 }
 
-/// What a flight came to, one answer for each job in order, and the heads it moved.
+/// What a flight came to, one answer for each job in order, and the logs that went on.
 struct Flown {
     answers: Vec<Answer>,
-    heads: Vec<(LogId, Seq)>,
-    changes: u64,
+    logs: Vec<(LogId, Seq, Vec<Change>)>,
 }
 
 impl Writer {
@@ -112,9 +111,9 @@ impl Writer {
     }
 
     fn land(&mut self, jobs: Vec<Job>, flown: Flown) {
-        self.metrics.changes.inc_by(flown.changes);
-        for (log, head) in flown.heads {
-            self.heads.moved(log, head);
+        for (log, head, changes) in flown.logs {
+            self.metrics.changes.inc_by(u64::try_from(changes.len()).unwrap_or(0));
+            self.heads.committed(log, head, changes);
         }
         answer_all(jobs, flown.answers, &self.metrics);
     }
@@ -149,7 +148,7 @@ fn decide_and_write(
     for (index, job) in jobs.iter().enumerate() {
         by_log.entry(job.log).or_default().push(index);
     }
-    let mut flown = Flown { answers: Vec::new(), heads: Vec::new(), changes: 0 };
+    let mut flown = Flown { answers: Vec::new(), logs: Vec::new() };
     let mut answers: BTreeMap<usize, Answer> = BTreeMap::new();
     for (log, indices) in by_log {
         let jobs: Vec<(usize, &Submission)> =
@@ -182,8 +181,7 @@ fn fly_log(
     answers.extend(jobs.iter().map(|(index, _)| *index).zip(decided));
     if !writes.is_empty() {
         rows::write(connection, log, &writes, now)?;
-        flown.changes += u64::try_from(writes.changes.len()).unwrap_or(0);
-        flown.heads.push((log, head));
+        flown.logs.push((log, head, writes.changes));
     }
     Ok(())
 }

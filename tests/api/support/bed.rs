@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use scroll::access::{NewKey, Scope};
-use scroll::api::Limits;
+use scroll::api::{Limits, StreamTimes};
 use scroll::change::time::Clock;
 use scroll::change::{LogName, Resource, Timestamp};
 use scroll::entity::types::Catalog;
@@ -45,6 +45,7 @@ impl Clock for MovedClock {
 pub struct Options {
     pub catalog: Catalog,
     pub limits: Limits,
+    pub stream_times: StreamTimes,
     pub cors_origins: Vec<String>,
     pub metrics_listener: bool,
     pub max_batch: usize,
@@ -56,6 +57,7 @@ impl Default for Options {
         Options {
             catalog: Catalog::builtin(),
             limits: Limits::default(),
+            stream_times: StreamTimes::default(),
             cors_origins: Vec::new(),
             metrics_listener: false,
             max_batch: 256,
@@ -114,6 +116,7 @@ impl Bed {
                 metrics_listen: options.metrics_listener.then(|| local(0)),
                 cors_origins: options.cors_origins,
                 limits: options.limits,
+                stream_times: options.stream_times,
                 workers: 2,
                 drain_deadline: Duration::from_secs(5),
             };

@@ -44,6 +44,7 @@ pub const PROBLEMS: &[(&str, u16, &[&str], &[&str])] = &[
     ("headers-too-large", 431, &[], &[]),
     ("internal", 500, &[], &[]),
     ("replica-behind", 503, &[], &[]),
+    ("too-many-streams", 503, &[], &[]),
     ("store-unavailable", 503, &[], &[]),
     ("busy", 503, &[], &[]),
     ("draining", 503, &[], &[]),

@@ -18,6 +18,7 @@ pub mod process;
 #[path = "../../support/proxy.rs"]
 pub mod proxy;
 pub mod raw;
+pub mod stream;
 
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,7 @@ pub use answer::Answer;
 pub use bed::{Bed, Engine, Options, TestServer};
 pub use client::Client;
 pub use model::{Entry, fingerprint, fold, parse_lines};
+pub use stream::Stream;
 
 /// Longest that anything may take before a test gives up on it.
 pub const PATIENCE: Duration = Duration::from_secs(30);

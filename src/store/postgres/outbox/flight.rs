@@ -55,7 +55,7 @@ pub async fn fly(drains: &Drains, log: LogId, ids: Vec<i64>) -> Result<(), Store
     match carry_out(drains, &mut transaction, log, ids).await {
         Ok((decided, taken, refused)) => {
             let decided = transaction.commit(&drains.writer.lineage, decided).await.map_err(Failed::into_error)?;
-            land(drains, log, &decided, taken, refused);
+            land(drains, log, decided, taken, refused);
             Ok(())
         }
         Err(failed) => Err(transaction.roll_back(failed).await.into_error()),
@@ -149,12 +149,12 @@ async fn take_away(connection: &mut AsyncPgConnection, taken: Vec<i64>, aside: V
     Err(corrupt("drain the outbox", format!("{gone} rows were there at the end instead of {due}")).into())
 }
 
-fn land(drains: &Drains, log: LogId, decided: &Decided, taken: usize, refused: usize) {
+fn land(drains: &Drains, log: LogId, decided: Decided, taken: usize, refused: usize) {
     let metrics = &drains.writer.metrics;
     let changes = u64::try_from(decided.writes.changes.len()).unwrap_or(0);
     if changes > 0 {
         metrics.changes.inc_by(changes);
-        drains.writer.notices.committed(log, decided.head);
+        drains.writer.notices.committed(log, decided.head, decided.writes.changes);
     }
     metrics.outbox_drained.inc_by(u64::try_from(taken).unwrap_or(0));
     metrics.outbox_refused.inc_by(u64::try_from(refused).unwrap_or(0));

@@ -1,0 +1,109 @@
+//! C062: a change that is committed between the last look and the wait wakes the reader all the same.
+
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use scroll::change::Seq;
+use scroll::feed::wait::Waiting;
+use scroll::feed::{End, page};
+
+use super::Followed;
+use crate::support::bed::Bed;
+use crate::support::commands::put;
+use crate::support::on_every_engine;
+
+/// Rounds of each hunt.
+const ROUNDS: i64 = 10_000;
+/// Rounds of a long-poll, which begins anew each time.
+const POLLS: i64 = 2_000;
+/// Longer than any wake-up takes, however busy the machine is; a lost one never comes.
+const LOST: Duration = Duration::from_secs(20);
+
+/// The reader looks, finds nothing and is about to wait; at that moment, and not a moment before or after,
+/// another thread writes. What it does next must not be to sleep.
+async fn no_wake_up_of_a_follower_is_lost(bed: Bed) {
+    let followed = Followed::open(&bed).await;
+    let mut follower = followed.follower(Followed::request(Seq::ZERO, u64::MAX)).await;
+    let desk = &followed.desk;
+    let began = Instant::now();
+    for round in 1..=ROUNDS {
+        let write = desk.ok(put("note", "n", &format!(r#"{{"n":{round}}}"#)));
+        let piece = async {
+            // Half of the rounds it has looked before the write begins, half of them both run at once.
+            if round % 2 == 0 {
+                tokio::task::yield_now().await;
+            }
+            tokio::time::timeout(LOST, follower.next()).await.expect("a wake-up was lost").unwrap().unwrap()
+        };
+        let (written, piece) = match round % 2 {
+            0 => tokio::join!(write, piece),
+            _ => {
+                let (piece, written) = tokio::join!(piece, write);
+                (written, piece)
+            }
+        };
+        assert_eq!((written.entry.seq, piece.cursor.get(), piece.lines), (round, round, 1));
+    }
+    println!("{ROUNDS} rounds in {:?}", began.elapsed());
+    drop(follower);
+    followed.close().await;
+}
+
+async fn no_wake_up_of_a_long_poll_is_lost(bed: Bed) {
+    let followed = Followed::open(&bed).await;
+    let desk = &followed.desk;
+    let catalog = scroll::entity::types::Catalog::builtin();
+    for round in 1..=POLLS {
+        let request = Followed::request(Seq::new(round - 1).unwrap(), 100);
+        let empty = page::open(&*desk.store, &catalog, desk.log, &request).await.unwrap();
+        assert_eq!(empty.lines, 0);
+        let waiting = Waiting { store: &*desk.store, tails: &followed.tails, log: desk.log, request: &request };
+        let held = waiting.for_lines(empty, LOST, followed.ending.subscribe());
+        let write = desk.ok(put("note", "n", &format!(r#"{{"n":{round}}}"#)));
+        let (page, _) = tokio::join!(held, write);
+        let page = page.unwrap();
+        assert_eq!((page.lines, page.next.get()), (1, round), "it waited to the end of its time");
+    }
+    followed.close().await;
+}
+
+/// What is parked holds nothing but itself, and ends when it is told to.
+async fn a_parked_follower_ends_when_its_stream_must(bed: Bed) {
+    let followed = Followed::open(&bed).await;
+    let mut followers = Vec::new();
+    for _ in 0..20 {
+        let mut follower = followed.follower(Followed::request(Seq::ZERO, u64::MAX)).await;
+        assert!(follower.next().now_or_never().is_none(), "there is nothing to say");
+        followers.push(follower);
+    }
+    assert_eq!(followed.metrics.tasks.with_label_values(&["tail"]).get(), 1, "one for all of them");
+    assert_eq!(followed.metrics.tasks.with_label_values(&["catch-up"]).get(), 0);
+    followed.ending.send_replace(Some(End::Drain));
+    for follower in &mut followers {
+        let last = follower.next().await.unwrap().unwrap();
+        assert_eq!((last.end, last.bytes.len()), (Some(End::Drain), 0), "no control was asked for");
+        assert!(follower.next().await.unwrap().is_none());
+    }
+    drop(followers);
+    followed.close().await;
+}
+
+/// A catch-up task ends with its reader, in the middle of a history.
+async fn history_is_not_read_for_a_reader_that_is_gone(bed: Bed) {
+    let followed = Followed::open(&bed).await;
+    let text = format!(r#"{{"t":"{}"}}"#, "x".repeat(1_000));
+    followed.desk.batch((0..2_000).map(|n| put("note", &format!("n{n}"), &text)).collect()).await;
+    for _ in 0..10 {
+        let mut follower = followed.follower(Followed::request(Seq::ZERO, u64::MAX)).await;
+        let first = follower.next().await.unwrap().unwrap();
+        assert!(first.lines < 2_000 && first.bytes.len() < 32 << 10, "history comes in small pieces");
+    }
+    followed.close().await;
+}
+
+on_every_engine! {
+    no_wake_up_of_a_follower_is_lost,
+    no_wake_up_of_a_long_poll_is_lost,
+    a_parked_follower_ends_when_its_stream_must,
+    history_is_not_read_for_a_reader_that_is_gone,
+}
