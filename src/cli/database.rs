@@ -23,7 +23,7 @@ pub struct DatabaseArgs {
     /// The database: sqlite:PATH, a file that is made when it is not there, or postgres://USER@HOST/DATABASE
     #[arg(long, env = "SCROLL_DATABASE_URL", default_value = DEFAULT_DATABASE_URL, value_name = "URL")]
     pub database_url: String,
-    /// PostgreSQL: most connections that read at a time, 1 to 200; four more write, and one tells heads
+    /// PostgreSQL: most connections that read at a time, 1 to 200; four more write, up to four drain the outbox, and one tells heads
     #[arg(long, env = "SCROLL_DATABASE_CONNECTIONS", default_value = "8", value_name = "COUNT")]
     pub database_connections: String,
     /// PostgreSQL: work also where fsync, full_page_writes or synchronous_commit is off, so that a crash of the database may take back what was answered

@@ -25,7 +25,8 @@ pub struct OpenSettings {
 /// How to work with PostgreSQL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostgresSettings {
-    /// Most connections that read at a time; four more write, and one tells heads.
+    /// Most connections that read at a time; four more write, up to four drain the outbox, and one tells
+    /// heads.
     pub read_connections: usize,
     /// Work also where a crash of the database may take back what was answered.
     pub accepts_data_loss: bool,

@@ -112,9 +112,31 @@ END $$;
 CREATE FUNCTION scroll.capture_expression(columns text[], record text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN columns IS NULL THEN format('row_to_json(%s)::text', record)
+                -- The quickest, for as many arguments as a function may have.
+                WHEN cardinality(columns) <= 50 THEN
+                    (SELECT format('json_build_object(%s)::text',
+                                   string_agg(format('%L, %s.%I', c.name, record, c.name), ', ' ORDER BY c.nth))
+                       FROM unnest(columns) WITH ORDINALITY AS c (name, nth))
                 ELSE (SELECT format('(SELECT row_to_json(r) FROM (SELECT %s) AS r)::text',
                                     string_agg(format('%s.%I', record, c.name), ', ' ORDER BY c.nth))
                         FROM unnest(columns) WITH ORDINALITY AS c (name, nth)) END
+$$;
+
+-- The settings under which the values of these columns have one text each. A setting costs every change a little,
+-- so only those that matter; columns that are added later may be of any type.
+CREATE FUNCTION scroll.capture_settings("table" regclass, id text, columns text[]) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH known (type, setting) AS (VALUES
+        ('int2'::regtype, ''), ('int4', ''), ('int8', ''), ('numeric', ''), ('bool', ''), ('uuid', ''), ('text', ''),
+        ('varchar', ''), ('bpchar', ''), ('json', ''), ('jsonb', ''), ('timestamptz', 'SET timezone = ''UTC'''),
+        ('float4', 'SET extra_float_digits = 1'), ('float8', 'SET extra_float_digits = 1'),
+        ('bytea', 'SET bytea_output = ''hex'''))
+    SELECT CASE WHEN columns IS NULL OR bool_or(k.type IS NULL OR a.attname = id AND k.setting <> '')
+                THEN 'SET timezone = ''UTC'' SET datestyle = ''ISO'' SET intervalstyle = ''iso_8601'' '
+                     'SET bytea_output = ''hex'' SET extra_float_digits = 1'
+                ELSE coalesce(string_agg(DISTINCT k.setting, ' '), '') END
+      FROM pg_attribute AS a LEFT JOIN known AS k ON k.type = a.atttypid
+     WHERE a.attrelid = "table" AND a.attname = ANY (array_append(columns, id)) AND NOT a.attisdropped
 $$;
 
 -- Refuses what cannot be captured, in words.
@@ -208,13 +230,17 @@ BEGIN
     PERFORM scroll.release("table");
     run := format('%I.%I', t.nspname, 'scroll_capture_' || "table"::oid);
     EXECUTE format($make$
-CREATE FUNCTION %1$s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO' SET intervalstyle = 'iso_8601'
-    SET bytea_output = 'hex' SET extra_float_digits = 1
+CREATE FUNCTION %1$s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp %11$s
 AS $run$
 DECLARE
     stands boolean;
 BEGIN
+    -- The usual case, in as few steps as can be. xmax is 0 while nobody has touched this version of the row.
+    IF (TG_OP = 'INSERT' OR TG_OP = 'UPDATE' AND OLD.%4$I::text COLLATE "C" = NEW.%4$I::text COLLATE "C")
+       AND NEW.xmax = '0'::xid THEN
+        INSERT INTO scroll.outbox (log, resource, id, op, data) VALUES (%6$L, %7$L, NEW.%4$I::text, 'put', %8$s);
+        RETURN NULL;
+    END IF;
     IF TG_OP = 'TRUNCATE' THEN
         RAISE EXCEPTION 'TRUNCATE of %% would take rows away that the log still has', TG_RELID::regclass
             USING HINT = 'DELETE the rows, or let go of the table first: SELECT scroll.release(...)';
@@ -233,21 +259,17 @@ BEGIN
             INSERT INTO scroll.outbox (log, resource, id, op) VALUES (%6$L, %7$L, OLD.%4$I::text, 'delete');
         END IF;
     END IF;
-    IF TG_OP = 'DELETE' THEN
-        RETURN NULL;
-    END IF;
-    -- xmax is 0 while nobody has touched this version of the row; else it was locked, or replaced.
-    IF NEW.xmax <> '0'::xid THEN
+    -- This version of the row may have been locked, or replaced.
+    IF TG_OP <> 'DELETE' THEN
         EXECUTE format('SELECT EXISTS (SELECT FROM %%s AS t WHERE t.ctid = $1)', TG_RELID::regclass)
             INTO stands USING NEW.ctid;
-        IF NOT stands THEN
-            RETURN NULL;
+        IF stands THEN
+            INSERT INTO scroll.outbox (log, resource, id, op, data) VALUES (%6$L, %7$L, NEW.%4$I::text, 'put', %8$s);
         END IF;
     END IF;
-    INSERT INTO scroll.outbox (log, resource, id, op, data) VALUES (%6$L, %7$L, NEW.%4$I::text, 'put', %8$s);
     RETURN NULL;
 END $run$ $make$, run, t.relname, t.nspname, id, "table", log, resource, scroll.capture_expression(columns, 'NEW'),
-        scroll.capture_operator("table", id, 3), id);
+        scroll.capture_operator("table", id, 3), id, scroll.capture_settings("table", id, columns));
     EXECUTE format('REVOKE ALL ON FUNCTION %s() FROM PUBLIC', run);
     IF t.owner <> current_user THEN
         EXECUTE format('ALTER FUNCTION %s() OWNER TO %I', run, t.owner);

@@ -97,6 +97,7 @@ async fn values_are_written_as_they_are(bed: Bed) {
 
 /// A row version that triggers of the same statement replaced is no news when its own turn comes.
 async fn the_last_line_is_the_row_whatever_triggers_do(bed: Bed) {
+    const ROWS: &str = "SELECT string_agg(id || ' ' || n, ',' ORDER BY id) FROM public.g";
     let desk = Desk::open(&bed).await;
     let shell = application(&bed);
     shell.execute(
@@ -108,19 +109,25 @@ async fn the_last_line_is_the_row_whatever_triggers_do(bed: Bed) {
          END $$;
          CREATE TRIGGER a_meddle AFTER INSERT OR UPDATE ON public.g FOR EACH ROW EXECUTE FUNCTION public.meddle();
          SELECT scroll.capture('public.g', 'row', 'id');
-         INSERT INTO public.g VALUES (1, 1), (2, 2), (3, 3);
-         BEGIN; SELECT FROM public.g FOR UPDATE; UPDATE public.g SET n = 7; COMMIT;
-         CREATE TRIGGER a_meddle_more AFTER DELETE ON public.g FOR EACH ROW EXECUTE FUNCTION public.meddle();
-         DELETE FROM public.g WHERE id < 3",
+         CREATE TRIGGER b_meddle AFTER DELETE ON public.g FOR EACH ROW EXECUTE FUNCTION public.meddle()",
     );
-    let lines = settled(&desk, &shell).await;
-    let live: Vec<String> = crate::support::model::fold(&lines)
-        .into_values()
-        .map(|entry| format!("{} {}", entry.id, entry.data["n"]))
-        .collect();
-    let rows: String = shell.get("SELECT string_agg(id || ' ' || n, ',' ORDER BY id) FROM public.g");
-    assert!(rows.starts_with("2 "), "the trigger was to bring a deleted row back: {rows}");
-    assert_eq!(live.join(","), rows);
+    for (sql, rows) in [
+        ("INSERT INTO public.g VALUES (1, 1), (2, 2), (3, 3)", "1 101,2 102,3 103"),
+        ("BEGIN; SELECT FROM public.g FOR UPDATE; UPDATE public.g SET n = 7; COMMIT", "1 107,2 107,3 107"),
+        ("DELETE FROM public.g WHERE id < 3", "2 199,3 199"),
+        (
+            "BEGIN; UPDATE public.g SET n = 300; SAVEPOINT s; SELECT FROM public.g FOR SHARE; \
+          UPDATE public.g SET n = 301 WHERE id = 2; RELEASE s; COMMIT",
+            "2 301,3 300",
+        ),
+    ] {
+        shell.execute(sql);
+        let lines = settled(&desk, &shell).await;
+        let live = crate::support::model::fold(&lines);
+        let told: Vec<String> = live.values().map(|entry| format!("{} {}", entry.id, entry.data["n"])).collect();
+        assert_eq!(told.join(","), shell.get::<String>(ROWS), "{sql}: {:?}", self::told(&lines));
+        assert_eq!(told.join(","), rows, "{sql}");
+    }
 }
 
 async fn truncate_is_refused_and_says_what_to_do(bed: Bed) {
