@@ -173,9 +173,17 @@ impl Stream {
             }
             if !self.fill() {
                 self.end = Some(End::CutOff);
-                return None;
+                return self.part_of_a_chunk();
             }
         }
+    }
+
+    /// What of the last chunk arrived before the cut: whole lines in it count.
+    fn part_of_a_chunk(&mut self) -> Option<Vec<u8>> {
+        let at = self.raw.windows(2).position(|window| window == b"\r\n")?;
+        let length = usize::from_str_radix(std::str::from_utf8(&self.raw[..at]).unwrap(), 16).unwrap();
+        let part: Vec<u8> = self.raw.drain(..).skip(at + 2).take(length).collect();
+        (!part.is_empty()).then_some(part)
     }
 
     /// The next line without its line feed; `None` at the end. What came after the last line feed is dropped,
