@@ -18,13 +18,16 @@ mod bootstrap;
 mod corpus;
 mod crash;
 mod failover;
+mod faults;
 
 mod history;
 mod openapi;
 mod operation;
 mod pages;
 mod parameters;
+mod pooler;
 mod readers;
+mod restarts;
 mod standby;
 mod support;
 mod wire;

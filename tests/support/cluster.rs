@@ -42,10 +42,45 @@ pub struct Machine {
     running: Option<Running>,
 }
 
-struct Running {
-    /// Closed by the system when this process ends; then the server stops.
+/// A program that ends with the test process.
+pub struct Running {
+    /// Closed by the system when this process ends; then the program stops.
     lifeline: Option<ChildStdin>,
     keeper: Child,
+}
+
+impl Running {
+    /// Runs a program, as an unprivileged user; what it says goes to `log` in the folder, which is removed
+    /// after its end unless there is a file `keep` in it.
+    pub fn start(folder: &Path, program: &Path, arguments: &[String]) -> Running {
+        let mut keeper = Command::new("/bin/sh");
+        keeper.args(["-c", KEEPER, "keeper"]).arg(folder);
+        if is_root() {
+            keeper.args(AS_NOBODY);
+        }
+        keeper.arg(program).args(arguments);
+        let mut keeper = keeper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        Running { lifeline: keeper.stdin.take(), keeper }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.lifeline.take());
+        self.keeper.wait().unwrap();
+    }
+}
+
+/// A folder that an unprivileged user may write to.
+pub fn open_folder() -> PathBuf {
+    let folder = tempfile::Builder::new().prefix("scroll-pg-").tempdir().unwrap().keep();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+    folder
+}
+
+/// A port of the loopback that is free now.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Machine {
@@ -91,12 +126,8 @@ impl Machine {
     }
 
     fn new(settings: &[&str]) -> Machine {
-        let folder = tempfile::Builder::new().prefix("scroll-pg-").tempdir().unwrap().keep();
-        // The server refuses to run as root, and another user must reach the folder.
-        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
-        Machine { folder, port, settings, running: None }
+        Machine { folder: open_folder(), port: free_port(), settings, running: None }
     }
 
     fn data(&self) -> PathBuf {
@@ -141,12 +172,6 @@ impl Machine {
     pub fn start_unready(&mut self) {
         assert!(self.running.is_none(), "it runs");
         drop(std::fs::remove_file(self.folder.join("keep")));
-        let mut keeper = Command::new("/bin/sh");
-        keeper.args(["-c", KEEPER, "keeper"]).arg(&self.folder);
-        if is_root() {
-            keeper.args(AS_NOBODY);
-        }
-        keeper.arg(binaries().unwrap().join("postgres")).arg("-D").arg(self.data()).arg("-k").arg(&self.folder);
         let usual = [
             "listen_addresses=127.0.0.1",
             "fsync=off",
@@ -158,17 +183,18 @@ impl Machine {
             "log_min_messages=fatal",
             "lc_messages=C",
         ];
+        let path = |path: &Path| path.to_str().unwrap().to_owned();
+        let mut arguments = vec!["-D".to_owned(), path(&self.data()), "-k".to_owned(), path(&self.folder)];
         let port = format!("port={}", self.port);
         for setting in usual.into_iter().chain([port.as_str()]).chain(self.settings.iter().map(String::as_str)) {
-            keeper.args(["-c", setting]);
+            arguments.extend(["-c".to_owned(), setting.to_owned()]);
         }
-        let mut keeper = keeper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        self.running = Some(Running { lifeline: keeper.stdin.take(), keeper });
+        self.running = Some(Running::start(&self.folder, &binaries().unwrap().join("postgres"), &arguments));
     }
 
     /// Stops it and waits until it is gone; its data stays.
     pub fn stop(&mut self, how: Stop) {
-        let Some(mut running) = self.running.take() else {
+        let Some(running) = self.running.take() else {
             return;
         };
         std::fs::File::create(self.folder.join("keep")).unwrap();
@@ -181,8 +207,7 @@ impl Machine {
         while how == Stop::Fast && self.data().join("postmaster.pid").exists() && began.elapsed() < PATIENCE {
             std::thread::park_timeout(Duration::from_millis(10));
         }
-        drop(running.lifeline.take());
-        running.keeper.wait().unwrap();
+        drop(running);
     }
 
     /// A setting of the running server, in force when this returns.

@@ -16,8 +16,10 @@ use crate::store::{OpenError, Pooler, StoreError};
 
 /// How long a connection may take to open.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How soon a silent peer is noticed.
+/// How soon a silent peer is asked whether it lives, how often after that, and how many times.
 const KEEPALIVE: Duration = Duration::from_secs(15);
+const KEEPALIVE_AGAIN: Duration = Duration::from_secs(5);
+const KEEPALIVES: u32 = 3;
 /// When data that the other side does not acknowledge breaks the connection.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
 
@@ -50,7 +52,8 @@ impl Connector {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT);
         }
-        config.keepalives_idle(KEEPALIVE).tcp_user_timeout(UNACKNOWLEDGED);
+        config.keepalives_idle(KEEPALIVE).keepalives_interval(KEEPALIVE_AGAIN).keepalives_retries(KEEPALIVES);
+        config.tcp_user_timeout(UNACKNOWLEDGED);
         Ok(Connector { config, pooler })
     }
 

@@ -10,9 +10,13 @@ pub mod data;
 #[path = "../../support/database.rs"]
 pub mod database;
 pub mod model;
+#[path = "../../support/pgbouncer.rs"]
+pub mod pgbouncer;
 #[path = "../../support/postgres.rs"]
 pub mod postgres;
 pub mod process;
+#[path = "../../support/proxy.rs"]
+pub mod proxy;
 pub mod raw;
 
 use std::time::{Duration, Instant};
