@@ -22,7 +22,9 @@ impl Pgbouncer {
         let Some(program) = program() else {
             let required = std::env::var_os("SCROLL_TEST_REQUIRE_PGBOUNCER").is_some_and(|value| value == "1");
             assert!(!required, "pgbouncer is required, and it is not in PATH");
-            say_loudly("!!! PGBOUNCER IS ABSENT: nothing is tested behind it (SCROLL_TEST_REQUIRE_PGBOUNCER=1 fails)\n");
+            say_loudly(
+                "!!! PGBOUNCER IS ABSENT: nothing is tested behind it (SCROLL_TEST_REQUIRE_PGBOUNCER=1 fails)\n",
+            );
             return None;
         };
         let (folder, port) = (open_folder(), free_port());

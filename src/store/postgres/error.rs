@@ -8,6 +8,7 @@
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use tokio_postgres::error::SqlState;
 
+use super::tls;
 use crate::store::StoreError;
 
 /// Kinds of failure that are treated differently.
@@ -116,6 +117,10 @@ impl From<StoreError> for Trouble {
 /// A connection that could not be opened.
 pub fn unreachable(operation: &'static str) -> impl Fn(tokio_postgres::Error) -> StoreError {
     move |error| match error.code() {
+        None if tls::refusal(&error).is_some() => {
+            let source = tls::refusal(&error).unwrap_or_default().into();
+            StoreError::Unavailable { operation, source }
+        }
         Some(&SqlState::TOO_MANY_CONNECTIONS) => StoreError::Busy { operation, source: Some(Box::new(error)) },
         Some(&SqlState::DISK_FULL) => StoreError::Full { operation, source: Some(Box::new(error)) },
         _ => StoreError::Unavailable { operation, source: Box::new(error) },
