@@ -156,7 +156,10 @@ pub fn refusal(error: &(dyn std::error::Error + 'static)) -> Option<&'static str
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "the certificate of the database is for another host"
         }
-        CertificateError::UnknownIssuer => "no known authority signed the certificate of the database",
+        // The second: an authority of a known name, with another key.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "no known authority signed the certificate of the database"
+        }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "the certificate of the database has expired"
         }
