@@ -31,5 +31,6 @@ mod readers;
 mod restarts;
 mod standby;
 mod support;
+mod tls;
 mod wire;
 mod writes;

@@ -20,7 +20,9 @@ folder="$1"; shift
 "$@" >>"$folder/log" 2>&1 &
 server=$!
 cat >/dev/null
+# PostgreSQL ends at once with the first, pgbouncer with the second.
 kill -QUIT "$server" 2>/dev/null
+kill -TERM "$server" 2>/dev/null
 wait "$server"
 [ -e "$folder/keep" ] || { cd / && rm -rf "$folder"; }
 "#;

@@ -134,7 +134,7 @@ fn there(network: &Network, mut client: TcpStream, mut database: TcpStream) {
         }
         match fault {
             Some(Fault::CutBefore) => break,
-            Some(Fault::Delay(time)) => std::thread::sleep(time),
+            Some(Fault::Delay(time)) => std::thread::park_timeout(time),
             Some(Fault::CutAfter | Fault::HalfClose) => {
                 drop(client.shutdown(if fault == Some(Fault::CutAfter) { Shutdown::Both } else { Shutdown::Write }));
             }

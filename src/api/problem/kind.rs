@@ -149,7 +149,7 @@ kinds! {
         remedy "Try again later. If it stays, give `instance` to whoever runs the server.";
         members [];
     REPLICA_BEHIND = 503 "replica-behind", "Not there yet";
-        when "This server did not reach the seq that `min_head` asks for within five seconds.";
+        when "This server did not reach the seq that `min_head` asks for, or the cursor, within five seconds: it may read from a standby that lags.";
         remedy "Wait as long as Retry-After says and ask again.";
         members [];
     TOO_MANY_STREAMS = 503 "too-many-streams", "Too many streams";

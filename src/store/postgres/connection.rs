@@ -7,11 +7,13 @@ use diesel::connection::CacheSize;
 use diesel::sql_types::Text;
 use diesel_async::{AsyncConnection as _, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection as _};
 use tokio_postgres::config::{Config, Host, TargetSessionAttrs};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::{unreachable, while_};
 use super::session::set_up;
 pub use super::session::{Frame, Purpose};
 use super::statement::Statement;
+use super::tls;
 use crate::store::{OpenError, Pooler, StoreError};
 
 /// How long a connection may take to open.
@@ -24,9 +26,10 @@ const KEEPALIVES: u32 = 3;
 const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
 
 /// Opens connections to one database.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Connector {
     config: Config,
+    tls: MakeRustlsConnect,
     pooler: Pooler,
 }
 
@@ -42,10 +45,10 @@ impl Connector {
 
     /// Reads the URL. Any of several hosts will do.
     pub fn to_any(url: &str, pooler: Pooler) -> Result<Connector, OpenError> {
-        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| OpenError::BadUrl {
-            url: redacted(url),
-            reason: in_words(&error),
-        })?;
+        let bad = |reason| OpenError::BadUrl { url: redacted(url), reason };
+        let asked = tls::Asked::take(url).map_err(bad)?;
+        let mut config: Config = asked.url.parse().map_err(|error| bad(in_words(&error)))?;
+        config.ssl_mode(asked.mode);
         if config.get_application_name().is_none() {
             config.application_name("scroll");
         }
@@ -54,7 +57,7 @@ impl Connector {
         }
         config.keepalives_idle(KEEPALIVE).keepalives_interval(KEEPALIVE_AGAIN).keepalives_retries(KEEPALIVES);
         config.tcp_user_timeout(UNACKNOWLEDGED);
-        Ok(Connector { config, pooler })
+        Ok(Connector { config, tls: asked.tls, pooler })
     }
 
     /// Where it leads, without a secret.
@@ -75,8 +78,7 @@ impl Connector {
     /// Opens a connection.
     pub async fn connect(&self, purpose: Purpose) -> Result<AsyncPgConnection, StoreError> {
         let operation = "connect";
-        let (client, mut connection) =
-            self.config.connect(tokio_postgres::NoTls).await.map_err(unreachable(operation))?;
+        let (client, mut connection) = self.config.connect(self.tls.clone()).await.map_err(unreachable(operation))?;
         let refused = |error| StoreError::Unavailable { operation, source: Box::new(error) };
         if self.pooler == Pooler::None {
             let mut connection =
@@ -164,7 +166,7 @@ mod tests {
             assert_eq!(redacted(url), shown);
             assert!(!Connector::new(url, Pooler::None).unwrap().place().contains("hunter2"));
         }
-        let refused = Connector::new("postgres://scroll:hunter2@db:none/s", Pooler::None).unwrap_err().to_string();
+        let refused = Connector::new("postgres://scroll:hunter2@db:none/s", Pooler::None).err().unwrap().to_string();
         assert!(!refused.contains("hunter2"), "{refused}");
     }
 }

@@ -1,13 +1,14 @@
 //! What PostgreSQL says, as what it means.
 //!
-//! diesel hands over the kind of a few errors and the message of all, not the SQLSTATE, so the others are
-//! told by their message. Those are PostgreSQL's own words in English: sessions ask for them
-//! (`lc_messages`), and where a server refuses that, an error that is not understood counts as
+//! diesel hands over the kind of a few errors (40001 and 25006 among them) and the message of all, not the
+//! SQLSTATE, so the others are told by their message. Those are PostgreSQL's own words in English: sessions
+//! ask for them (`lc_messages`), and where a server refuses that, an error that is not understood counts as
 //! [`Fault::Refused`] and goes out as unavailable, which is safe: whoever tries again is served.
 
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use tokio_postgres::error::SqlState;
 
+use super::tls;
 use crate::store::StoreError;
 
 /// Kinds of failure that are treated differently.
@@ -32,7 +33,7 @@ pub enum Fault {
 }
 
 /// Message parts and what they mean, each with its SQLSTATE.
-const MESSAGES: [(&str, Fault); 16] = [
+const MESSAGES: [(&str, Fault); 19] = [
     ("deadlock detected", Fault::Retry),               // 40P01
     ("could not serialize access", Fault::Retry),      // 40001
     ("due to lock timeout", Fault::Busy),              // 55P03
@@ -45,6 +46,9 @@ const MESSAGES: [(&str, Fault); 16] = [
     ("due to user request", Fault::TimedOut),          // 57014
     ("terminating connection", Fault::Broken),         // 57P01, 57P02, 25P03
     ("the database system is", Fault::Broken),         // 57P03
+    ("server conn crashed", Fault::Broken),            // pgbouncer
+    ("cannot connect to server", Fault::Broken),       // pgbouncer
+    ("query_wait_timeout", Fault::Busy),               // pgbouncer: no session became free
     ("invalid page in block", Fault::Corrupt),         // XX001
     ("could not read block", Fault::Corrupt),          // XX001
     ("contains unexpected zero page", Fault::Corrupt), // XX002
@@ -116,6 +120,10 @@ impl From<StoreError> for Trouble {
 /// A connection that could not be opened.
 pub fn unreachable(operation: &'static str) -> impl Fn(tokio_postgres::Error) -> StoreError {
     move |error| match error.code() {
+        None if tls::refusal(&error).is_some() => {
+            let source = tls::refusal(&error).unwrap_or_default().into();
+            StoreError::Unavailable { operation, source }
+        }
         Some(&SqlState::TOO_MANY_CONNECTIONS) => StoreError::Busy { operation, source: Some(Box::new(error)) },
         Some(&SqlState::DISK_FULL) => StoreError::Full { operation, source: Some(Box::new(error)) },
         _ => StoreError::Unavailable { operation, source: Box::new(error) },
@@ -149,6 +157,11 @@ mod tests {
         }
         let unknown = while_("x")(said(DatabaseErrorKind::Unknown, "etwas ging schief"));
         assert!(matches!(unknown, StoreError::Unavailable { .. }));
+        // These two are told by their kind, whatever the language.
+        let conflict = said(DatabaseErrorKind::SerializationFailure, "Deadlock, oder was auch immer");
+        assert_eq!(fault_of(&conflict), Fault::Retry);
+        let demoted = while_("x")(said(DatabaseErrorKind::ReadOnlyTransaction, "nur zum Lesen"));
+        assert!(is_broken(&demoted), "a primary that became a standby is left");
         let taken = while_("x")(said(DatabaseErrorKind::UniqueViolation, "duplicate key"));
         assert!(matches!(taken, StoreError::Conflict { .. }));
     }
