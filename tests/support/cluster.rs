@@ -159,11 +159,6 @@ impl Machine {
         Shell::connect(&format!("postgres://postgres@127.0.0.1:{}/{database}", self.port))
     }
 
-    /// A setting that is in force from the next start on.
-    pub fn set_at_start(&mut self, setting: &str) {
-        self.settings.push(setting.to_owned());
-    }
-
     /// Starts it and waits until it answers.
     pub fn start(&mut self) {
         self.start_unready();
