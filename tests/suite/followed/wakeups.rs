@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use scroll::change::Seq;
+use scroll::feed::tail::Found;
 use scroll::feed::wait::Waiting;
 use scroll::feed::{End, page};
 
@@ -43,6 +44,34 @@ async fn no_wake_up_of_a_follower_is_lost(bed: Bed) {
         }
     }
     drop(followers);
+    followed.close().await;
+}
+
+/// The same without chance: the look is over, the wait has not begun, and the change is there before it does.
+async fn a_change_between_the_look_and_the_wait_ends_the_wait(bed: Bed) {
+    let followed = Followed::open(&bed).await;
+    let position = followed.desk.store.position(followed.desk.log).await.unwrap();
+    let subscribe = || followed.tails.subscribe(followed.desk.log, &position);
+    let mut readers = Vec::new();
+    for _ in 0..FOLLOWERS {
+        readers.push(subscribe().await.unwrap());
+    }
+    let mut witness = subscribe().await.unwrap();
+    for round in 1..=WRITES {
+        let cursor = Seq::new(round - 1).unwrap();
+        for reader in &mut readers {
+            assert!(matches!(reader.after(cursor), Found::Nothing(_)), "there is nothing yet");
+        }
+        followed.desk.ok(put("note", "n", &format!(r#"{{"n":{round}}}"#))).await;
+        while matches!(witness.after(cursor), Found::Nothing(_)) {
+            tokio::time::timeout(LOST, witness.moved()).await.expect("a wake-up was lost");
+        }
+        for reader in &mut readers {
+            assert!(reader.moved().now_or_never().is_some(), "it would sleep with the change before it");
+            assert!(matches!(reader.after(cursor), Found::Batch(_)));
+        }
+    }
+    drop((readers, witness));
     followed.close().await;
 }
 
@@ -100,6 +129,7 @@ async fn history_is_not_read_for_a_reader_that_is_gone(bed: Bed) {
 
 on_every_engine! {
     no_wake_up_of_a_follower_is_lost,
+    a_change_between_the_look_and_the_wait_ends_the_wait,
     no_wake_up_of_a_long_poll_is_lost,
     a_parked_follower_ends_when_its_stream_must,
     history_is_not_read_for_a_reader_that_is_gone,
