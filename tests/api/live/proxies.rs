@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -90,8 +91,9 @@ struct Nginx {
 impl Nginx {
     /// With nothing set beyond what it takes to pass requests on; `None`, loudly, where it is not installed.
     fn start(server: SocketAddr) -> Option<Nginx> {
-        let program = data::program("nginx")
-            .or_else(|| Some("/usr/sbin/nginx".into()).filter(|path: &std::path::PathBuf| path.is_file()))?;
+        // It is seldom on the path of those who are not root.
+        let usual = Path::new("/usr/sbin/nginx");
+        let program = if usual.is_file() { usual.to_owned() } else { data::program("nginx")? };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().display().to_string();
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

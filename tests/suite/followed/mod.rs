@@ -73,6 +73,13 @@ impl Followed {
     pub async fn close(self) {
         assert_eq!(self.tasks.stopped(Duration::from_secs(10)).await, 0, "a task outlives its followers");
         drop(self.tails);
+        // A read that nobody waits for any more comes to its end by itself.
+        let gone = async {
+            while Arc::strong_count(&self.desk.store) > 1 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), gone).await.expect("somebody holds the store");
         Bed::close(self.desk.store).await;
     }
 }

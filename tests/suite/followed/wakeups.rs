@@ -1,9 +1,10 @@
 //! C062: a change that is committed between the last look and the wait wakes the reader all the same.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use scroll::change::Seq;
+use scroll::feed::tail::Found;
 use scroll::feed::wait::Waiting;
 use scroll::feed::{End, page};
 
@@ -12,40 +13,65 @@ use crate::support::bed::Bed;
 use crate::support::commands::put;
 use crate::support::on_every_engine;
 
-/// Rounds of each hunt.
-const ROUNDS: i64 = 10_000;
+/// Writes of the hunt, each raced by so many followers: ten thousand rounds.
+const WRITES: i64 = 1_000;
+const FOLLOWERS: usize = 10;
 /// Rounds of a long-poll, which begins anew each time.
 const POLLS: i64 = 2_000;
 /// Longer than any wake-up takes, however busy the machine is; a lost one never comes.
 const LOST: Duration = Duration::from_secs(20);
 
-/// The reader looks, finds nothing and is about to wait; at that moment, and not a moment before or after,
+/// A reader looks, finds nothing and is about to wait; at that moment, and not a moment before or after,
 /// another thread writes. What it does next must not be to sleep.
 async fn no_wake_up_of_a_follower_is_lost(bed: Bed) {
     let followed = Followed::open(&bed).await;
-    let mut follower = followed.follower(Followed::request(Seq::ZERO, u64::MAX)).await;
-    let desk = &followed.desk;
-    let began = Instant::now();
-    for round in 1..=ROUNDS {
-        let write = desk.ok(put("note", "n", &format!(r#"{{"n":{round}}}"#)));
-        let piece = async {
-            // Half of the rounds it has looked before the write begins, half of them both run at once.
-            if round % 2 == 0 {
+    let mut followers = Vec::new();
+    for _ in 0..FOLLOWERS {
+        followers.push(followed.follower(Followed::request(Seq::ZERO, u64::MAX)).await);
+    }
+    for round in 1..=WRITES {
+        let write = followed.desk.ok(put("note", "n", &format!(r#"{{"n":{round}}}"#)));
+        let pieces = followers.iter_mut().enumerate().map(|(number, follower)| async move {
+            // Some look before the write begins, some while it runs, some when it is nearly done.
+            for _ in 0..(number + usize::try_from(round).unwrap()) % 4 {
                 tokio::task::yield_now().await;
             }
             tokio::time::timeout(LOST, follower.next()).await.expect("a wake-up was lost").unwrap().unwrap()
-        };
-        let (written, piece) = match round % 2 {
-            0 => tokio::join!(write, piece),
-            _ => {
-                let (piece, written) = tokio::join!(piece, write);
-                (written, piece)
-            }
-        };
-        assert_eq!((written.entry.seq, piece.cursor.get(), piece.lines), (round, round, 1));
+        });
+        let (written, pieces) = tokio::join!(write, futures::future::join_all(pieces));
+        for piece in pieces {
+            assert_eq!((written.entry.seq, piece.cursor.get(), piece.lines), (round, round, 1));
+        }
     }
-    println!("{ROUNDS} rounds in {:?}", began.elapsed());
-    drop(follower);
+    drop(followers);
+    followed.close().await;
+}
+
+/// The same without chance: the look is over, the wait has not begun, and the change is there before it does.
+async fn a_change_between_the_look_and_the_wait_ends_the_wait(bed: Bed) {
+    let followed = Followed::open(&bed).await;
+    let position = followed.desk.store.position(followed.desk.log).await.unwrap();
+    let subscribe = || followed.tails.subscribe(followed.desk.log, &position);
+    let mut readers = Vec::new();
+    for _ in 0..FOLLOWERS {
+        readers.push(subscribe().await.unwrap());
+    }
+    let mut witness = subscribe().await.unwrap();
+    for round in 1..=WRITES {
+        let cursor = Seq::new(round - 1).unwrap();
+        for reader in &mut readers {
+            assert!(matches!(reader.after(cursor), Found::Nothing(_)), "there is nothing yet");
+        }
+        followed.desk.ok(put("note", "n", &format!(r#"{{"n":{round}}}"#))).await;
+        while matches!(witness.after(cursor), Found::Nothing(_)) {
+            tokio::time::timeout(LOST, witness.moved()).await.expect("a wake-up was lost");
+        }
+        for reader in &mut readers {
+            assert!(reader.moved().now_or_never().is_some(), "it would sleep with the change before it");
+            assert!(matches!(reader.after(cursor), Found::Batch(_)));
+        }
+    }
+    drop((readers, witness));
     followed.close().await;
 }
 
@@ -103,6 +129,7 @@ async fn history_is_not_read_for_a_reader_that_is_gone(bed: Bed) {
 
 on_every_engine! {
     no_wake_up_of_a_follower_is_lost,
+    a_change_between_the_look_and_the_wait_ends_the_wait,
     no_wake_up_of_a_long_poll_is_lost,
     a_parked_follower_ends_when_its_stream_must,
     history_is_not_read_for_a_reader_that_is_gone,
