@@ -2,8 +2,8 @@
 
 use super::CliError;
 use crate::config::Database;
-use crate::store::is_postgres;
 use crate::store::postgres::outbox::{Session, SessionError};
+use crate::store::{Pooler, is_postgres};
 
 /// Connects, beside a server that may be running.
 pub async fn session(database: &Database) -> Result<Session, CliError> {
@@ -11,6 +11,10 @@ pub async fn session(database: &Database) -> Result<Session, CliError> {
         let only = "only a database of PostgreSQL has tables of applications beside the log: \
                     give --database-url postgres://USER@HOST/DATABASE";
         return Err(CliError::CouldNot(only.into()));
+    }
+    if database.postgres.pooler != Pooler::None {
+        let past = "capture, release and outbox keep a session: give them a --database-url past the pooler";
+        return Err(CliError::CouldNot(past.into()));
     }
     Session::open(database.url.as_str()).await.map_err(failed)
 }

@@ -7,7 +7,7 @@ use scroll::store::{Pooler, PostgresSettings};
 use super::support::cluster::Machine;
 use super::support::pgbouncer::Pgbouncer;
 use super::support::process::run;
-use super::support::{Bed, Entry, Options, TestServer, at_once, model, seed};
+use super::support::{Bed, Entry, Options, TestServer, at_once, eventually, model, seed};
 
 /// A database with a pooler before it.
 struct Pooled {
@@ -114,4 +114,23 @@ fn a_way_past_the_pooler_makes_heads_heard_at_once() {
         quickest = quickest.min(began.elapsed());
     }
     assert!(quickest < Duration::from_millis(90), "only the poll was heard: {quickest:?}");
+}
+
+#[test]
+fn what_applications_append_is_drained_behind_a_pooler() {
+    const ROWS: u64 = 60;
+    let Some(pooled) = Pooled::new() else { return };
+    let servers = [pooled.start(None), pooled.start(None)];
+    let shell = pooled.machine.shell();
+    for row in 1..=ROWS {
+        shell.execute(&format!("SELECT scroll.append('default', 'note', 'n{row}', '{{\"n\":{row}}}')"));
+    }
+    shell.execute("SELECT scroll.append('nowhere', 'note', 'n', '{}')");
+    eventually("everything is drained", || servers[0].client.log_head() == ROWS);
+    let lines = servers[1].client.all_lines();
+    let written: Vec<String> = lines.iter().map(|line| line.id.clone()).collect();
+    assert_eq!(written, (1..=ROWS).map(|row| format!("n{row}")).collect::<Vec<_>>());
+    eventually("the row without a log is set aside", || {
+        shell.get::<i64>("SELECT count(*) FROM scroll.outbox_refused") == 1
+    });
 }

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::support::raw::End;
 use crate::support::{Bed, Stream, at_once, eventually, tests_on};
 
 tests_on!(
@@ -11,7 +12,8 @@ tests_on!(
     what_another_server_writes_arrives_live_in_every_mode,
     both_servers_write_and_every_follower_has_every_change_once,
     a_killed_connection_between_servers_loses_nothing_and_heals,
-    many_followers_cost_one_read_of_what_another_server_wrote
+    many_followers_cost_one_read_of_what_another_server_wrote,
+    a_log_that_went_back_breaks_its_followers_off
 );
 
 const EVENTS: &[(&str, &str)] = &[("Accept", "text/event-stream")];
@@ -111,4 +113,31 @@ fn many_followers_cost_one_read_of_what_another_server_wrote(bed: Bed) {
         followers.iter_mut().for_each(|follower| drop(follower.next_event("change")));
     }
     assert_eq!(waits(), before, "sixty readers at once would not have found sixty connections");
+}
+
+/// A failover that loses commits: the numbers of the lost lines come again with other lines. Nobody may go on
+/// from the lost ones as if nothing had happened.
+fn a_log_that_went_back_breaks_its_followers_off(bed: Bed) {
+    let server = bed.start();
+    for id in 1..=5 {
+        server.client.put(&format!("/v1/entities/note/{id}"), "{}").expect(201);
+    }
+    let epoch = server.client.get("/v1/log").expect(200).json()["epoch"].clone();
+    let mut lines = Stream::open(&server.client, "/v1/changes?feed=continuous");
+    let mut events = Stream::events(&server.client, "/v1/changes", &[]);
+    assert_eq!(lines.changes(5).last().unwrap().seq, 5);
+    (1..=5).for_each(|_| drop(events.next_event("change")));
+    std::thread::scope(|scope| {
+        let poll = scope.spawn(|| server.client.get("/v1/changes?since=5&wait=30"));
+        eventually("the request waits", || server.metrics.streams.with_label_values(&["long-poll"]).get() == 1);
+        bed.execute("BEGIN; DELETE FROM entities WHERE seq > 3; DELETE FROM changes WHERE seq > 3; COMMIT");
+        poll.join().unwrap().refused(409, "epoch-changed");
+    });
+    assert!(lines.finish() == End::CutOff && events.finish() == End::CutOff, "a stream of a lost history ended well");
+    assert_ne!(server.client.get("/v1/log").expect(200).json()["epoch"], epoch);
+    // Whoever comes back follows the history that is.
+    let mut lines = Stream::open(&server.client, "/v1/changes?feed=continuous");
+    assert_eq!(lines.changes(3).last().unwrap().seq, 3);
+    let next = server.client.put("/v1/entities/note/after", "{}").expect(201).line();
+    assert_eq!((next.seq, lines.change()), (4, next));
 }

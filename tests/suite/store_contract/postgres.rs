@@ -198,9 +198,29 @@ async fn a_long_path_can_be_remembered(bed: Bed) {
     assert_eq!(desk.store.position(desk.log).await.unwrap().head, Seq::new(2).unwrap());
 }
 
+/// A write is sent before the lock is known to be held, so it carries the transaction that took it.
+async fn a_flight_outside_the_transaction_that_holds_the_lock_is_not_written(bed: Bed) {
+    let desk = Desk::open(&bed).await;
+    desk.ok(put("note", "n", "{}")).await;
+    let shell = postgres::Shell::connect(&bed.url());
+    let flight = |xid: &str| {
+        format!(
+            "SELECT scroll.write_flight({}, {xid}, 2, 0, '{{note}}', '{{m}}', '{{f}}', '{{NULL}}', '{{2}}', '{{2}}', \
+             '{{0}}', '{{2}}', '{{0}}', '{{x}}', '{{1}}', '{{}}', '{{}}', '{{}}', '{{}}', '{{}}', '{{}}', \
+             '{{}}', '{{}}', '{{}}', '{{}}', '{{}}')",
+            desk.log.0
+        )
+    };
+    let refused = shell.refused(&flight("'3'"));
+    assert!(refused.contains("transaction that holds the lock"), "{refused}");
+    assert_eq!(desk.head().await, 1);
+    shell.execute(&format!("BEGIN; {}; ROLLBACK", flight("pg_current_xact_id()::text")));
+}
+
 on_engine!(
     on_postgres,
     Postgres,
+    a_flight_outside_the_transaction_that_holds_the_lock_is_not_written,
     several_servers_that_start_at_once_on_an_empty_database_all_come_up,
     a_database_that_is_not_durable_is_refused_unless_told,
     a_database_that_is_not_there_is_refused_without_its_password,

@@ -12,6 +12,7 @@ use diesel::sql_types::{Array, BigInt, Text};
 use diesel_async::RunQueryDsl;
 
 use super::super::error::while_;
+use super::super::readers::work;
 use super::super::statement::{Statement, Value};
 use super::row::MAX_ROW_BYTES;
 use super::{Drains, flight};
@@ -107,27 +108,35 @@ async fn turn(drains: &Drains, log: &str) -> Result<Turn, StoreError> {
 }
 
 async fn list(drains: &Drains, log: &str, since: &str) -> Result<Page, StoreError> {
-    let operation = "list the outbox";
-    let mut lease = drains.pool.lend(operation).await?;
-    let limit = Value::Integer(rows_limit(PAGE_ROWS));
-    let statement: Statement<'_, (Text, Array<BigInt>, Array<BigInt>, BigInt)> =
-        Statement::new(LIST, vec![since.into(), log.into(), since.into(), log.into(), limit]);
-    let listed = statement.get_result(lease.connection(operation)?).await;
-    let (snapshot, ids, bytes, age): (String, Vec<i64>, Vec<i64>, i64) = listed.map_err(while_(operation))?;
-    lease.give_back();
+    let (operation, log, since) = ("list the outbox", log.to_owned(), since.to_owned());
+    let listing = work(move |connection| {
+        let (log, since) = (log.clone(), since.clone());
+        Box::pin(async move {
+            let (log, since, limit) = (log.as_str(), since.as_str(), Value::Integer(rows_limit(PAGE_ROWS)));
+            let statement: Statement<'_, (Text, Array<BigInt>, Array<BigInt>, BigInt)> =
+                Statement::new(LIST, vec![since.into(), log.into(), since.into(), log.into(), limit]);
+            statement.get_result(connection).await.map_err(while_(operation))
+        })
+    });
+    let (snapshot, ids, bytes, age): (String, Vec<i64>, Vec<i64>, i64) =
+        drains.readers.read(operation, listing).await?;
     let bytes = bytes.into_iter().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     let age = Duration::from_millis(u64::try_from(age).unwrap_or(0));
     Ok(Page { snapshot, rows: ids.into_iter().zip(bytes).collect(), age })
 }
 
 async fn find_log(drains: &Drains, name: &str) -> Result<Option<LogId>, StoreError> {
-    let operation = "find a log";
-    let mut lease = drains.pool.lend(operation).await?;
-    let statement: Statement<'_, BigInt> =
-        Statement::new("SELECT log_id FROM scroll.logs WHERE name = ?", vec![name.into()]);
-    let found = statement.get_result(lease.connection(operation)?).await.optional().map_err(while_(operation))?;
-    lease.give_back();
-    Ok(found.map(LogId))
+    let (operation, name) = ("find a log", name.to_owned());
+    let finding = work(move |connection| {
+        let name = name.clone();
+        Box::pin(async move {
+            let statement: Statement<'_, BigInt> =
+                Statement::new("SELECT log_id FROM scroll.logs WHERE name = ?", vec![name.as_str().into()]);
+            let found: Option<i64> = statement.get_result(connection).await.optional().map_err(while_(operation))?;
+            Ok(found.map(LogId))
+        })
+    });
+    drains.readers.read(operation, finding).await
 }
 
 /// Cuts a page into flights, none above its bounds except by a single row.

@@ -7,6 +7,7 @@ use diesel::sql_types::{BigInt, Bool, Nullable, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 use super::super::error::{Trouble, while_};
+use super::super::readers::work;
 use super::super::statement::{Statement, Value};
 use super::super::transaction::{Failed, Transaction};
 use super::Drains;
@@ -167,13 +168,17 @@ fn land(drains: &Drains, log: LogId, decided: Decided, taken: usize, refused: us
 /// deleted once.
 pub async fn refuse_without_log(drains: &Drains, ids: Vec<i64>) -> Result<(), StoreError> {
     let operation = "set rows of the outbox aside";
-    let mut lease = drains.pool.lend(operation).await?;
-    let heads = vec![0; ids.len()];
-    let reasons = Value::texts(ids.iter().map(|_| "log: there is none of this name"));
-    let values = vec![Value::Integers(ids.clone()), Value::Integers(ids), Value::Integers(heads), reasons];
-    let statement: Statement<'_, BigInt> = Statement::new(SET_ASIDE, values);
-    let refused = statement.execute(lease.connection(operation)?).await.map_err(while_(operation))?;
-    lease.give_back();
+    let refusing = work(move |connection| {
+        let ids = ids.clone();
+        Box::pin(async move {
+            let heads = vec![0; ids.len()];
+            let reasons = Value::texts(ids.iter().map(|_| "log: there is none of this name"));
+            let values = vec![Value::Integers(ids.clone()), Value::Integers(ids), Value::Integers(heads), reasons];
+            let statement: Statement<'_, BigInt> = Statement::new(SET_ASIDE, values);
+            statement.execute(connection).await.map_err(while_(operation))
+        })
+    });
+    let refused = drains.readers.change(operation, refusing).await?;
     drains.writer.metrics.outbox_refused.inc_by(u64::try_from(refused).unwrap_or(0));
     tracing::warn!(rows = refused, "rows of the outbox name a log that is not there; they were set aside");
     Ok(())

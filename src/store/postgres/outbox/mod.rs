@@ -37,6 +37,7 @@ pub use self::session::{Session, SessionError};
 use self::waiting::Waiting;
 use super::connection::Connector;
 use super::pool::Pool;
+use super::readers::Readers;
 use super::writer::Writer;
 
 /// Logs that are drained at the same time by one server: enough that one whose lock does not come holds up
@@ -47,6 +48,8 @@ const DRAINS: usize = 3;
 pub struct Drains {
     writer: Arc<Writer>,
     pool: Arc<Pool>,
+    /// What is asked and done outside a flight.
+    readers: Readers,
     waiting: Waiting,
     turns: Semaphore,
     stopping: watch::Sender<bool>,
@@ -56,8 +59,10 @@ pub struct Drains {
 impl Drains {
     /// Begins to drain, beside a writer. One connection asks, the others drain; they are opened when they are needed.
     pub fn start(writer: Arc<Writer>, connector: Connector) -> Arc<Drains> {
+        let pool = Pool::new("outbox", connector, DRAINS + 1, &writer.metrics);
         let drains = Arc::new(Drains {
-            pool: Pool::new("outbox", connector, DRAINS + 1, &writer.metrics),
+            readers: Readers::new(pool.clone(), writer.runtime.clone()),
+            pool,
             waiting: Waiting::new(writer.metrics.clone()),
             turns: Semaphore::new(DRAINS),
             stopping: watch::Sender::new(false),

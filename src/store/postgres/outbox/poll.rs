@@ -7,6 +7,7 @@ use diesel::sql_types::{Array, Text};
 use diesel_async::RunQueryDsl;
 
 use super::super::error::while_;
+use super::super::readers::work;
 use super::super::statement::Statement;
 use super::{Drains, drain};
 use crate::store::StoreError;
@@ -71,15 +72,16 @@ fn pause_after(quiet: Duration) -> Duration {
 
 /// The snapshot of the answer, and the logs.
 async fn ask(drains: &Drains, since: &str) -> Result<(String, Vec<String>), StoreError> {
-    let operation = "look into the outbox";
-    let mut lease = drains.pool.lend(operation).await?;
-    let statement: Statement<'_, (Text, Array<Text>)> = Statement::new(NEW_ROWS, vec![since.into(), since.into()]);
-    let answer = statement.get_result(lease.connection(operation)?).await.map_err(while_(operation));
-    match &answer {
-        Ok(_) => lease.give_back(),
-        Err(_) => drains.pool.forget_free(),
-    }
-    answer
+    let (operation, since) = ("look into the outbox", since.to_owned());
+    let question = work(move |connection| {
+        let since = since.clone();
+        Box::pin(async move {
+            let values = vec![since.as_str().into(), since.as_str().into()];
+            let statement: Statement<'_, (Text, Array<Text>)> = Statement::new(NEW_ROWS, values);
+            statement.get_result(connection).await.map_err(while_(operation))
+        })
+    });
+    drains.readers.read(operation, question).await
 }
 
 #[cfg(test)]
