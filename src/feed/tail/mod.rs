@@ -96,7 +96,7 @@ impl Tails {
                     return;
                 }
             }
-            let (end, is_over) = (tail.ring().end(), tail.ring().is_abandoned());
+            let (end, is_over) = tail.ends_at();
             tail.end.send_if_modified(|told| std::mem::replace(told, end) != end || is_over);
             if is_over {
                 self.forget(log, &tail);
@@ -145,9 +145,9 @@ impl Tail {
             self.histories.store(histories, Ordering::Release);
         }
         self.ring().take(commits.take());
-        while !self.ring().is_abandoned() {
-            let end = self.ring().end();
-            if end >= target {
+        loop {
+            let (end, is_over) = self.ends_at();
+            if is_over || end >= target {
                 return Ok(());
             }
             if target.distance_from(end) <= MAX_READ_AHEAD {
@@ -157,7 +157,7 @@ impl Tail {
                     self.ring().take(changes);
                 }
             }
-            if self.ring().end() == end && !self.ring().is_abandoned() {
+            if self.ends_at() == (end, false) {
                 // Too far ahead, or lines were purged meanwhile: only the store knows how to go on.
                 let position = store.position(log).await?;
                 if self.compare(&position) {
@@ -165,7 +165,12 @@ impl Tail {
                 }
             }
         }
-        Ok(())
+    }
+
+    /// Where it ends, and whether that is for good.
+    fn ends_at(&self) -> (Seq, bool) {
+        let ring = self.ring();
+        (ring.end(), ring.is_abandoned())
     }
 
     /// True while the log still has the history that this tail is of.
