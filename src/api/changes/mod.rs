@@ -1,7 +1,7 @@
 //! `GET /v1/changes`: the log, page by page or as it grows.
 //!
 //! One endpoint in four modes (PROTOCOL section 3). What all of them share is judged here, in the order of the
-//! contract; then [`page`] answers at once, [`poll`] waits for a line first, and [`live`] never ends.
+//! contract; then `page` answers at once, `poll` waits for a line first, and `live` never ends.
 
 mod body;
 mod encoding;
