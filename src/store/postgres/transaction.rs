@@ -42,6 +42,14 @@ pub struct Grounds<'a> {
     pub now: Timestamp,
 }
 
+impl Grounds<'_> {
+    /// What the submissions need, as far as it can be told before anything is known.
+    fn needs_of(&self, submissions: &[&Submission]) -> Needs {
+        let nowhere = Flight::new(self.catalog.clone(), self.now, Default::default(), Default::default());
+        nowhere.foresee(submissions.iter().copied())
+    }
+}
+
 /// A transaction that holds the lock of a log.
 pub struct Transaction {
     lease: Lease,
@@ -118,8 +126,7 @@ impl Transaction {
         grounds: Grounds<'_>,
         submissions: &[&Submission],
     ) -> Result<(Transaction, Loaded), Failed> {
-        let nowhere = Flight::new(grounds.catalog.clone(), grounds.now, Default::default(), Default::default());
-        let needs = nowhere.foresee(submissions.iter().copied());
+        let needs = grounds.needs_of(submissions);
         let mut lease = pool.lend("write").await.map_err(Failed::Refused)?;
         let connection: &AsyncPgConnection = lease.connection("write").map_err(Failed::Refused)?;
         let (sql, mut locking) = (lock_sql(pool, log, ""), connection);
@@ -143,8 +150,7 @@ impl Transaction {
     ) -> Result<Decided, Failed> {
         match self.decide(grounds, loaded, submissions).await {
             Ok(decided) if decided.writes.is_empty() => {
-                let nothing = Failed::Refused(StoreError::Draining { operation: "write" });
-                drop(self.roll_back(nothing).await);
+                self.let_go().await;
                 Ok(decided)
             }
             // The commit would overtake a statement that must be prepared first.
@@ -159,8 +165,7 @@ impl Transaction {
 
     /// Decides the submissions and writes what comes of it; whoever asks ends the transaction.
     pub async fn write(&mut self, grounds: Grounds<'_>, submissions: Vec<&Submission>) -> Result<Decided, Failed> {
-        let nowhere = Flight::new(grounds.catalog.clone(), grounds.now, Default::default(), Default::default());
-        let needs = nowhere.foresee(submissions.iter().copied());
+        let needs = grounds.needs_of(&submissions);
         let loaded = self.load(grounds, &needs).await?;
         let decided = self.decide(grounds, loaded, submissions).await?;
         if !decided.writes.is_empty() {
@@ -246,14 +251,19 @@ impl Transaction {
         decided
     }
 
+    /// Gives the lock and the connection back after a failure.
+    pub async fn roll_back(self, failed: Failed) -> Failed {
+        self.let_go().await;
+        failed
+    }
+
     /// Gives the lock and the connection back; when that fails, the connection is closed, which does both.
-    pub async fn roll_back(mut self, failed: Failed) -> Failed {
+    async fn let_go(mut self) {
         if let Ok(connection) = self.lease.connection("roll back")
             && connection.batch_execute("ROLLBACK").await.is_ok()
         {
             self.lease.give_back();
         }
-        failed
     }
 
     /// Is this change in the log, to the letter? Whoever committed it may be on its way still, so this is
@@ -273,7 +283,7 @@ impl Transaction {
             connection.batch_execute(sql).await.map_err(while_("wait for the standbys"))?;
             self.lease.give_back();
         } else {
-            drop(self.roll_back(Failed::Refused(StoreError::Draining { operation: "write" })).await);
+            self.let_go().await;
         }
         Ok(is_there)
     }
