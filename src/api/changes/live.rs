@@ -1,7 +1,5 @@
 //! Continuous and server-sent events: an answer without an end (PROTOCOL section 5).
 
-use std::rc::Rc;
-
 use actix_web::HttpResponse;
 use actix_web::body::BodySize;
 use actix_web::http::header;
@@ -11,7 +9,6 @@ use super::live_body::LiveBody;
 use super::query::Endless;
 use super::{Reading, headers, problem};
 use crate::api::body::Unsent;
-use crate::api::connection::Signs;
 use crate::api::problem::Problem;
 use crate::api::streams::Mode;
 use crate::feed::PageRequest;
@@ -47,7 +44,7 @@ pub async fn answer(reading: Reading, page: PageRequest, endless: Endless) -> Re
     let times = &app.stream_times;
     let until = Instant::now() + jitter::between(&times.max_age);
     let follower = place.follow(Lifetime { until, ending: pass.ending.clone() });
-    let signs = reading.request.conn_data::<Rc<Signs>>().cloned().unwrap_or_default();
+    let signs = reading.signs();
     signs.expect(times.max_stall);
     let request_id = reading.request_id.clone();
     Ok(response.body(LiveBody::new(follower, pass, signs, app.metrics.clone(), request_id)))

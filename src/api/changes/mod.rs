@@ -12,11 +12,14 @@ mod page;
 mod poll;
 mod query;
 
+use std::rc::Rc;
+
 use actix_web::http::Method;
 use actix_web::{HttpRequest, HttpResponse, web};
 
 use self::query::{Asked, Mode};
 use super::App;
+use super::connection::Signs;
 use super::extract::{Accept, Caller, LogRef, Query, RequestId, if_none_match};
 use super::problem::Problem;
 use crate::access::Scope;
@@ -73,6 +76,11 @@ pub async fn read(
 impl Reading {
     fn is_head(&self) -> bool {
         self.request.method() == Method::HEAD
+    }
+
+    /// What the connection and whoever answers on it tell each other.
+    fn signs(&self) -> Rc<Signs> {
+        self.request.conn_data::<Rc<Signs>>().cloned().unwrap_or_default()
     }
 }
 

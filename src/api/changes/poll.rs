@@ -1,6 +1,5 @@
 //! Long-poll: a page that waits for a line, at most so long (PROTOCOL section 4).
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
@@ -26,7 +25,7 @@ async fn held(reading: &Reading, asked: &PageRequest, empty: Page, wait: Duratio
     let app = &reading.app;
     let mut pass = app.streams.admit(&reading.caller, Mode::LongPoll)?;
     let waiting = Waiting { store: &*app.store, tails: &app.tails, log: reading.log.id, request: asked };
-    let signs = reading.request.conn_data::<Rc<Signs>>().cloned().unwrap_or_default();
+    let signs = reading.signs();
     let page = tokio::select! {
         page = waiting.for_lines(empty.clone(), wait, pass.ending.clone()) => page.map_err(problem)?,
         () = closed(&signs) => return Ok(empty),
